@@ -94,7 +94,7 @@ class Coordinator(Phases):
         if context.run.record.start is None:
             self._wait_for_others(stop)
         # Check again for foreign collections: the first check may have been long ago, and if the sync has failed since
-        # then, the write block was lifted.
+        # then, the write block may have been lifted meanwhile.
         views = context.views.load()
         temporary = temporary_prefix(context.run.record)
         refuse_foreign(context.destination_client, context.registry, views, stop, temporary)

@@ -201,7 +201,7 @@ class LateWrites:
         asked: Mapping[Namespace, _Keys],
         times: _Times,
     ) -> Iterator[Namespace]:
-        """Query the clusters for the keys in `asked`; yield the collection of each document with a missing change."""
+        """Query the clusters for the keys in `asked`; yield the collection of each document whose change is missing."""
         for name, keys in asked.items():
             found: set[Hashable] = set()
             for each in chain(
@@ -297,9 +297,9 @@ def first_written(
     longest_stall: float = FOREVER,
     namespaces: NamespaceFilter = NamespaceFilter(),
 ) -> Collection[Namespace]:
-    """Search the change stream for user writes; return some of the collections and views that they concern.
+    """Search the change stream for user writes that `judge` counts; return some of their collections and views.
 
-    Return an empty collection if there are none between `since` and `until`.
+    The result is empty if there are no such writes between `since` and `until`.
 
     `since` is a position in the cluster's change stream, and `until` a time that `append_note` has returned. `judge` is
     called with the user changes of each page; its first result that is not empty is returned. The stream leaves out

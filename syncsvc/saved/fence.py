@@ -57,7 +57,7 @@ _COUNTER_BITS = 32
 # How long to wait until killed commands end, and how long to retry to shard the collection `FENCES`, in seconds.
 _PATIENCE = 10.0
 
-# The commands that are sent with a `txnNumber`.
+# The write commands, which are sent with a `txnNumber`.
 _NUMBERED = frozenset({"insert", "update", "delete"})
 # An index build continues when the process that requested it is killed. The next process joins it, so it must not be
 # ended.

@@ -190,5 +190,5 @@ def _invalid(page_token: str) -> str:
 
 
 def is_of_definition(found: Document) -> bool:
-    """Return whether `found`, the `_id` of a saved mismatch, is that of a definition mismatch, not of a document."""
+    """Return whether a saved mismatch with the `_id` `found` is a definition mismatch, not a document mismatch."""
     return "a" in found

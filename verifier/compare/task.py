@@ -16,7 +16,7 @@ from typing import NamedTuple
 from verifier.cluster.namespace import Namespace
 from verifier.compare.scope import NamespacePair
 
-# The most documents that one task rechecks, and the most bytes of their keys.
+# The maximum number of documents that one task rechecks, and the maximum size of their keys in bytes.
 _MOST_KEYS = 1_000
 _MOST_KEY_BYTES = 4 << 20
 

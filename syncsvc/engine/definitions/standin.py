@@ -189,7 +189,7 @@ def _prepared_index(index: Document) -> Document:
 
 
 def weakenings(definition: CollectionSpec) -> Iterator[Command]:
-    """Yield the commands that relax a collection with this definition to its stand-in, without rebuilding any index.
+    """Yield the commands that relax the definition of a collection to its stand-in, without rebuilding any index.
 
     Deferred indexes (see `deferred_names`) are dropped.
     """
@@ -235,7 +235,7 @@ def expiring(collection: str, index: Document) -> Command:
 
 
 def is_modifiable(found: Document, wanted: Document) -> bool:
-    """Return whether the index `found` equals `wanted`, or would do so after the command of `expiring`.
+    """Return whether the index `found` equals `wanted`, or would equal it after the command of `expiring`.
 
     collMod can add or change the expiration of an index, but not remove it.
     """

@@ -46,8 +46,8 @@ class Rereading:
     def write(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
         """Make the destination's documents with these keys equal to the source's, as of the time `newest` or later.
 
-        Documents that the source no longer has, or that the document filter does not select, are deleted. A key is a
-        document with an `_id`, whose other fields are ignored, and may occur several times. `newest` is a cluster time.
+        Documents that the source no longer has, or that the document filter does not select, are deleted. Each key is a
+        document with an `_id`; its other fields are ignored. Keys may repeat. `newest` is a cluster time of the source.
         Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed, and DestinationNamespaceExists
         if the destination's collection proves to be foreign.
         """
