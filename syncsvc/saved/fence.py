@@ -334,7 +334,7 @@ class FencedWriter(ClusterWriter):
             return None
 
     def _settle_in_time(self, slot: Slot) -> None:
-        """Settle a slot after a failed write, unless the time of the caller is used up.
+        """Settle a slot after a failed write, unless the caller's timeout has expired.
 
         In that case, the next write on the slot settles it. Error texts name the command of the failed write, not the
         commands that settle the slot. Raises OperationError Superseded, and the driver's errors that are not transient.

@@ -4,7 +4,7 @@ The start positions of the change streams are saved before anything is listed or
 is not a failure: the next generation compares it again. When users have stopped writing (`writesOff`, or the commit of
 a sync), both streams are read up to this end of user writes. One more generation compares the last changed documents.
 Differences are then compared again, with pauses, until the grace period is over, because a sync tool may still be
-catching up. If a difference remains, the check fails.
+catching up. If a difference remains, the verdict is FAILED.
 
 The subject of the check can move the end of user writes to a later time (`Subject.later_end`), because it has repaired
 differences or users still write. Then both streams are read up to the new end. All definitions and numbers of
@@ -129,8 +129,8 @@ class Check:
 
     Once all changes up to the end of user writes are read, differences are compared again during a grace period of
     `grace` seconds, unless the oplogs prove that no user data was written for that long. If differences remain, the
-    check fails. The change events of the source come from `feed`, which the constructor opens. If `feed` is None, the
-    check reads the events itself.
+    verdict is FAILED. The change events of the source come from `feed`, which the constructor opens. If `feed` is None,
+    the check reads the events itself.
     """
 
     def __init__(
@@ -368,7 +368,7 @@ class Check:
         wait_until(due, stop)
 
     def _note_rechecked(self) -> None:
-        """Set the figure `rechecked` to the end of all changes read so far, if no changed document is left to compare.
+        """Set the figure `rechecked` to the time up to which changes are read, if no changed document awaits a recheck.
 
         Call this only between generations.
         """

@@ -3,7 +3,7 @@
 During the copy and change event application, the destination passes through states that the source never had. So in a
 stand-in, unique indexes are not unique, documents never expire, hidden indexes are visible, and capped collections are
 very large. The saved record of a collection always contains the original definition, from which the commit restores
-it. When a reversal makes the source the destination, the definitions of its collections are weakened in place.
+it. When a reversal makes the source the destination, the definitions of its collections are relaxed in place.
 
 This module sends no commands: it only builds them.
 """
