@@ -1,7 +1,7 @@
 """A separate thread that updates the saved documents which dashboards for mongosync read.
 
-No other thread waits for a write, which may take long. A failed write is retried, and does not harm the sync. If writes
-keep failing, the progress shows one warning.
+No other thread waits for these writes, which may take long. A failed write is retried, and does not harm the sync. If
+writes keep failing, the progress shows one warning.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from verifier.runtime.tasks import StopToken
 
 # How often the thread checks whether the documents are due, in seconds.
 _POLL = 1.0
-# This many attempts in a row must fail before the warning is shown. An election or an outage has its own warning.
+# This many attempts in a row must fail before the warning is shown, because an election can make single attempts fail.
 _MOST_FAILURES = 3
 _STALE = (
     "The documents for dashboards of mongosync (resumeData and globalState in the metadata database) cannot be "

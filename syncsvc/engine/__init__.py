@@ -10,8 +10,9 @@ Modules: `phases` runs the phases of one instance. `coordinator` implements them
 work needed only once, and `follower` for every other instance. `verification` runs alongside change event application,
 `repairer` repairs the differences that the verification finds, and `commit_end` postpones the end of a commit if users
 still write to the source (`late_writes` finds these writes), or if differences were repaired. `sync_subject` determines
-what the verification compares. `empty_selection` warns while the filters select nothing, and `after_commit` of user
-writes to the source after the commit. `oplog_watch` estimates how long the source's oplog keeps the needed changes, and
-`pause` saves these changes during a long pause. `cutover` runs the last steps of a commit, `reversal` reverses a
-committed sync, `principal_copy` copies users and roles, and `reset` drops everything that a sync has created.
+what the verification compares. `empty_selection` warns while the filters select nothing, and `after_commit` warns of
+user writes to the source after the commit. `oplog_watch` estimates how long the source's oplog keeps the needed
+changes, and `pause` saves these changes during a long pause. `cutover` runs the last steps of a commit, `reversal`
+reverses a committed sync, `principal_copy` copies users and roles, and `reset` drops everything that a sync has
+created.
 """

@@ -39,8 +39,8 @@ from verifier.runtime.tasks import POLL, SLOW_POLL, StopToken, TaskGroup, wait_u
 
 _log = logging.getLogger(__name__)
 
-# If the engine starts in one of these phases, it first blocks the destination (if the options say so) and stops the
-# balancers.
+# If the engine starts in one of these phases, it first blocks user writes on the destination (if the options say so),
+# and stops the balancers of both clusters.
 _HOLDING = (
     Phase.REVERSING,
     Phase.COPYING,
@@ -93,8 +93,8 @@ class Coordinator(Phases):
             context.destination_block.set()
         if context.run.record.start is None:
             self._wait_for_others(stop)
-        # Check again for foreign collections: the first check may have been long ago, and a failure of the listing
-        # lifts the write block.
+        # Check again for foreign collections: the first check may have been long ago, and if the sync has failed since
+        # then, the write block may have been lifted meanwhile.
         views = context.views.load()
         temporary = temporary_prefix(context.run.record)
         refuse_foreign(context.destination_client, context.registry, views, stop, temporary)
@@ -116,8 +116,9 @@ class Coordinator(Phases):
 
         Meanwhile, `Instances.watch` warns of the missing ones.
 
-        An instance that began later would need all change events from the start on. Until then, it could not save them
-        in its event spool, so the oplog might not hold them any more, and the sync would fail for good.
+        An instance that began later would need all change events from the start of the change stream. Until it began,
+        it could not save them in its event spool, so the oplog might have dropped some, and the sync would fail for
+        good.
         """
         wait_until(lambda: self._context.instances.all_hold(_is_active, stop), stop, SLOW_POLL)
 
@@ -331,7 +332,7 @@ class Coordinator(Phases):
     def _commit_time(self, stop: StopToken) -> Timestamp:
         """Return the commit time, a cluster time of the source: all changes up to it are applied before the commit.
 
-        If no commit time is saved yet, append a no-op to the source's oplog, and save the no-op's time.
+        If no commit time is saved yet, get the newest cluster time of the source, and save it as the commit time.
         """
         if self._context.run.record.commit_time is None:
             self._context.run.update(commit_time=append_note(self._context.source_client, stop))

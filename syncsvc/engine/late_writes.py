@@ -66,7 +66,7 @@ class SourceWritten(Exception):
     """Raised if users have, or may have, written to the source after the commit time.
 
     The commit time is the cluster time of the source up to which all changes are applied before the commit.
-    `namespaces` are some of the collections with newer writes; empty if these collections are unknown.
+    `namespaces` are some of the collections and views with newer writes; empty if they are unknown.
     """
 
     def __init__(self, namespaces: Collection[Namespace] = ()) -> None:
@@ -101,7 +101,7 @@ class LateWrites:
         self.context.progress.warn(WarningKind.SOURCE_WRITTEN, warning_of(written))
 
     def _find(self) -> Collection[Namespace]:
-        """Return some collections with user writes that the destination lacks, or may lack; empty if there are none.
+        """Return some collections and views with user writes that the destination lacks, or may lack; empty if none.
 
         Raises OperationError OplogWindowExceeded if the oplog no longer reaches back to the commit time.
         """
@@ -201,7 +201,7 @@ class LateWrites:
         asked: Mapping[Namespace, _Keys],
         times: _Times,
     ) -> Iterator[Namespace]:
-        """Query the clusters for the keys in `asked`; yield the collection of each document with a missing change."""
+        """Query the clusters for the keys in `asked`; yield the collection of each document whose change is missing."""
         for name, keys in asked.items():
             found: set[Hashable] = set()
             for each in chain(
@@ -256,7 +256,7 @@ class LateWrites:
 
 
 class _Times(NamedTuple):
-    """The minimum cluster times of the reads on the source and the destination.
+    """The cluster times at or after which the source and the destination are read.
 
     Without them, a newly elected primary could return older documents. `destination` is None if the destination need
     not be read, or may be read as of any time.
@@ -297,13 +297,13 @@ def first_written(
     longest_stall: float = FOREVER,
     namespaces: NamespaceFilter = NamespaceFilter(),
 ) -> Collection[Namespace]:
-    """Search the change stream for user writes; return some of the collections and views that they concern.
+    """Search the change stream for user writes that `judge` counts; return some of their collections and views.
 
-    Return an empty collection if there are none between `since` and `until`.
+    The result is empty if there are no such writes between `since` and `until`.
 
     `since` is a position in the cluster's change stream, and `until` a time that `append_note` has returned. `judge` is
     called with the user changes of each page; its first result that is not empty is returned. The stream leaves out
-    most changes of documents whose namespaces do not match `namespaces`. Raises OperationError ClusterUnreachable if
+    most document changes in namespaces that do not match `namespaces`. Raises OperationError ClusterUnreachable if
     the stream does not advance for `longest_stall` seconds. An idle sharded cluster can cause this, as well as a
     cluster without a working majority. Raises OperationError OplogWindowExceeded if the oplog does not reach back to
     `since`.

@@ -57,6 +57,8 @@ class Waits:
     ) -> Throttled | None:
         """Return the limit that slows the sync down; None if no limit does. Call this once a second.
 
+        If several limits do, the limit that was returned last is returned again while it is among them.
+
         `waited` is the total time for which each limit has delayed threads, in seconds. `reasons` are the limits in
         force, each with the reason for it. `at` is the current time of the monotonic clock, `now` the current time in
         UTC.

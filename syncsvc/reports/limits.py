@@ -1,4 +1,4 @@
-"""The answer to `GET /api/v1/limits`, and the field `throttledBy`."""
+"""The answer to `GET /api/v1/limits`, and its field `throttledBy`, which the progress also has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schemas of the answer to `GET /api/v1/limits`, and of the field `throttledBy`."""
+"""The schemas of the answer to `GET /api/v1/limits`, and of its field `throttledBy`, which the progress also has."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def next_step(sync: Sync) -> Step | None:
         return step
     if not _contradicts_goal(sync, _TRIGGERS[step.command]):
         return step
-    # The declared state must be `paused`: `after_failure` handles the other contradictions itself.
+    # Only the declared state `paused` leads here: `after_failure` handles the other contradictions itself.
     return Step(
         f"The configuration declares desiredState {goal.state.value}. To continue, set desiredState to running and "
         "restart the daemon."

@@ -123,8 +123,8 @@ class Admission:
     def _needed(self, record: RunRecord) -> Position | None:
         """Return the position after which an instance needs the source's oplog; None if no position is saved yet.
 
-        The result is the end of the instance's event spool, or its saved position if it has no spool or only a damaged
-        one. A resume deletes a damaged spool, so its events are needed again.
+        The result is the end of the instance's event spool; or its saved position if that is later, or if the instance
+        has no spool or only a damaged one. A resume deletes a damaged spool, so its events are needed again.
         """
         position = record.position
         if position is None or is_damaged(record):

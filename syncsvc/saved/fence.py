@@ -57,9 +57,10 @@ _COUNTER_BITS = 32
 # How long to wait until killed commands end, and how long to retry to shard the collection `FENCES`, in seconds.
 _PATIENCE = 10.0
 
-# The commands that accept a `txnNumber`.
+# The write commands, which are sent with a `txnNumber`.
 _NUMBERED = frozenset({"insert", "update", "delete"})
-# An index build continues when its process is killed, and the next process joins it, so it must not be ended.
+# An index build continues when the process that requested it is killed. The next process joins it, so it must not be
+# ended.
 _CONTINUED = "createIndexes"
 # A failed transaction costs as much as the write that follows it. After a failure, this many batches for the collection
 # are written without a transaction. (Some collections, such as capped ones, do not support transactions.)
@@ -69,7 +70,7 @@ _BATCHES_WITHOUT = 50
 def _marked_too_early(error: BaseException) -> Temporary | None:
     """Classify an error for `retry`: return why to retry if the collection `FENCES` could not be sharded, else None.
 
-    The cause is that another writer wrote a mark before the collection was sharded. The next attempt drops the
+    The cause is that another writer wrote to the collection before it was sharded. The next attempt drops the
     collection and creates it again.
     """
     if isinstance(error, OperationFailure) and error.code == failures.INVALID_OPTIONS:
@@ -333,7 +334,7 @@ class FencedWriter(ClusterWriter):
             return None
 
     def _settle_in_time(self, slot: Slot) -> None:
-        """Settle a slot after a failed write, unless the time of the caller is used up.
+        """Settle a slot after a failed write, unless the caller's timeout has expired.
 
         In that case, the next write on the slot settles it. Error texts name the command of the failed write, not the
         commands that settle the slot. Raises OperationError Superseded, and the driver's errors that are not transient.
@@ -352,7 +353,7 @@ class FencedWriter(ClusterWriter):
         retry(lambda: self._settle_once(slot), failures.temporary, self._stop)
 
     def _settle_once(self, slot: Slot) -> None:
-        """Make a majority record a `txnNumber` above the numbers of all earlier commands of the slot.
+        """Make a majority of the cluster record a `txnNumber` above those of all earlier commands of the slot.
 
         This is a no-op if the slot is settled. The update must change documents, because a write that changes nothing
         raises the number only in the memory of one server. Raises the errors of `_marked_shards` and `_send`, and

@@ -46,8 +46,9 @@ SPLITTABLE: Document = {"unsplittable": {"$ne": True}}
 # The fields of `$collStats` that `measure` needs.
 _STATISTICS = ("count", "indexSizes", "size", "storageSize", "timeseries.bucketCount")
 
-# The options of indexes that `listIndexes` does not remove; it may replace the values of those in `_FLAGS`. Source: the
-# server's `index_key_validate.cpp`. An option that is missing here costs time, but causes no error.
+# The options of indexes that `listIndexes` does not remove; it may replace the values of `expireAfterSeconds` and of
+# those in `_FLAGS`. Source: the server's `index_key_validate.cpp`. An option that is missing here causes no error, but
+# costs time: a separate command lists the indexes of each collection with such an index.
 _FLAGS = frozenset({"background", "clustered", "dropDups", "prepareUnique", "sparse", "unique"})
 _INDEX_OPTIONS = _FLAGS.union(
     ("key", "name", "v", "hidden", "collation", "expireAfterSeconds", "partialFilterExpression"),
@@ -165,7 +166,7 @@ def _converted(index: Document) -> Document:
 
 
 def _is_sound(index: Document) -> bool:
-    """Return whether `listIndexes` returns an index as the catalog contains it, except for the types of its numbers.
+    """Return whether `listIndexes` returns an index as the catalog contains it, apart from the types of flags and TTL.
 
     Old servers have accepted unknown options, flags that are not numbers, and any TTL. `listIndexes` removes or
     replaces these, because `createIndexes` would refuse them.
@@ -361,7 +362,7 @@ def hidden_time_series(client: Client) -> set[Namespace]:
 
 
 def _named(client: Client) -> dict[Namespace, Kind]:
-    """Return the kind of everything that listCollections names in the user databases, by name."""
+    """Return the kind of every collection and view in the user databases, including system collections, by name."""
     return {
         Namespace(database, row["name"]): Kind(row["type"])
         for database in filter(is_user_database, client.list_database_names())
@@ -372,8 +373,8 @@ def _named(client: Client) -> dict[Namespace, Kind]:
 def find_in_other_case(client: Client, database: str) -> str | None:
     """Return the name of a database that differs from `database` only in case; None if the cluster has none.
 
-    A database without collections is not found, although servers refuse to create `database` while it exists. Raises
-    the driver's errors.
+    An existing database without collections is not found, although it also makes servers refuse to create `database`.
+    Raises the driver's errors.
     """
     pattern = {"$regex": f"^{re.escape(database)}$", "$options": "i"}
     listed = client.list_databases(filter={"name": pattern}, nameOnly=True)
@@ -449,7 +450,7 @@ def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
 
 
 def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpec | None:
-    """Return the collection with this UUID under its current name; None if the collection was dropped.
+    """Return the collection with this UUID under its current name; None if `database` does not have it.
 
     Raises the driver's errors.
     """

@@ -71,7 +71,7 @@ def id_element(document: bytes) -> Element:
 
 
 def canonical(document: bytes, element: Element) -> Canonical:
-    """Return the canonical form of `element`, which is the `_id` of `document`.
+    """Return the canonical form of `element`, which is the `_id` of `document` or a value inside the `_id`.
 
     Forms compare as in the server's index with the simple collation. Two forms are equal exactly if the server treats
     the two `_id` values as the same key.

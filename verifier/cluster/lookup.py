@@ -17,10 +17,10 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import RawCursor, resilient_pages
 from verifier.runtime.tasks import StopToken
 
-# The most keys in one query, and the most bytes of keys: the query must stay below 16 MB.
+# The maximum number of keys in one query, and their maximum size in bytes: the query must stay below 16 MB.
 _MOST_KEYS = 1_000
 _MOST_KEY_BYTES = 8 << 20
-# A longer key is not used as a bound: commands and saved tasks, at most 16 MB each, hold several bounds.
+# A key with more bytes is not used as a bound: commands and saved tasks, at most 16 MB each, hold several bounds.
 LONGEST_BOUND = 64 << 10
 
 # The projection that keeps only the `_id`.

@@ -1,8 +1,8 @@
 """Portions of a collection: ranges in the order of its `_id` index, and single documents by their keys.
 
 The bounds of a range are those of an index scan (`min`, `max` and `hint` of find), in the index's own order. So every
-document is in exactly one range of a collection, regardless of the type of its `_id`. `$gt` and `$lt` would match one
-type only.
+document is in exactly one of its collection's ranges, regardless of the type of its `_id`. `$gt` and `$lt` would match
+one type only.
 """
 
 from __future__ import annotations
@@ -105,8 +105,9 @@ class Part:
 def part_after_timeout(part: Part | None, page: int) -> Part:
     """Return the size of the parts in which to search a range after a search has timed out.
 
-    `part` is the size of the part that was searched; None if it was the whole range. `page` is the usual number of
-    documents in a page.
+    `part` is the size of the part that was searched, of which the result is a quarter. If the whole range was searched,
+    `part` is None, and the result is `page`, the usual number of documents in a page. The result is at least 10
+    documents.
     """
     return Part(max(_LEAST_PART, page if part is None else part.documents // 4))
 

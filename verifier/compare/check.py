@@ -4,7 +4,7 @@ The start positions of the change streams are saved before anything is listed or
 is not a failure: the next generation compares it again. When users have stopped writing (`writesOff`, or the commit of
 a sync), both streams are read up to this end of user writes. One more generation compares the last changed documents.
 Differences are then compared again, with pauses, until the grace period is over, because a sync tool may still be
-catching up. A difference that remains is a mismatch.
+catching up. If a difference remains, the verdict is FAILED.
 
 The subject of the check can move the end of user writes to a later time (`Subject.later_end`), because it has repaired
 differences or users still write. Then both streams are read up to the new end. All definitions and numbers of
@@ -128,8 +128,8 @@ class Check:
     """A check that continues from its saved state in the store.
 
     Once all changes up to the end of user writes are read, differences are compared again during a grace period of
-    `grace` seconds, unless the oplogs prove that no user data was written for that long. The differences that remain
-    are mismatches. The change events of the source come from `feed`, which the constructor opens. If `feed` is None,
+    `grace` seconds, unless the oplogs prove that no user data was written for that long. If differences remain, the
+    verdict is FAILED. The change events of the source come from `feed`, which the constructor opens. If `feed` is None,
     the check reads the events itself.
     """
 
@@ -157,7 +157,7 @@ class Check:
         self._pause = self._tuning.least_pause
         # Times of the monotonic clock: when the current generation began (None if an earlier process began it), and
         # when this process began its first generation after all changes up to the end of user writes were read. A
-        # restart of the process or a later end begins the grace period again.
+        # restart of the process, or a later end of user writes, restarts the grace period.
         self._began_at: float | None = None
         self._grace_since: float | None = None
         self.figures = Figures(store)
@@ -368,7 +368,7 @@ class Check:
         wait_until(due, stop)
 
     def _note_rechecked(self) -> None:
-        """Update the figures: if no changed document is left to compare, all changes read so far were compared again.
+        """Set the figure `rechecked` to the time up to which changes are read, if no changed document awaits a recheck.
 
         Call this only between generations.
         """

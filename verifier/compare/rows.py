@@ -190,5 +190,5 @@ def _invalid(page_token: str) -> str:
 
 
 def is_of_definition(found: Document) -> bool:
-    """Return whether the decoded page token belongs to a definition mismatch, not to a document mismatch."""
+    """Return whether a saved mismatch with the `_id` `found` is a definition mismatch, not a document mismatch."""
     return "a" in found

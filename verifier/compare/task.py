@@ -1,6 +1,6 @@
 """Defines tasks, the units of work of a generation (one pass of a check), such as comparing a range of documents.
 
-Also groups rechecks, which are documents to compare again, into tasks of the next generation.
+Also groups rechecks, which are requests to compare documents again, into tasks.
 
 The functions here have no side effects.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from verifier.cluster.namespace import Namespace
 from verifier.compare.scope import NamespacePair
 
-# The most documents that one task rechecks, and the most bytes of their keys.
+# The maximum number of documents that one task rechecks, and the maximum size of their keys in bytes.
 _MOST_KEYS = 1_000
 _MOST_KEY_BYTES = 4 << 20
 

@@ -39,6 +39,6 @@ def report_view(
 
 
 def _accepted_format() -> Format:
-    """Return HTML if the `Accept` header of the request prefers HTML, as in a browser; otherwise JSON."""
+    """Return HTML if the `Accept` header of the request prefers HTML, as that of a browser does; otherwise JSON."""
     preferred = request.accept_mimetypes.best_match(("application/json", "text/html"))
     return Format.HTML if preferred == "text/html" else Format.JSON

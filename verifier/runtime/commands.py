@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from verifier.runtime.errors import ErrorKind, OperationError
 
-# The most commands that may wait for the startup at once: each of them occupies an HTTP request thread.
+# The maximum number of commands that may wait for the startup at once: each of them occupies an HTTP request thread.
 MOST_WAITING = 10
 
 COMMAND_IN_PROGRESS = ErrorKind(
@@ -50,7 +50,7 @@ class Commands:
 
 
 class Startup:
-    """The startup of a process. Commands wait for its end, because scripts call a process right after starting it.
+    """The startup of a process. Commands wait for its end, because scripts send them right after starting a process.
 
     During the startup, `step` describes what the process is doing, for example "connecting".
     """

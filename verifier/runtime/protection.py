@@ -1,6 +1,6 @@
 """Options that protect the HTTP API: tokens and TLS.
 
-If one of them is missing, the API may only listen on a loopback address, unless `insecureRemote` is given.
+If tokens or TLS are missing, the API may only listen on a loopback address, unless `insecureRemote` is given.
 """
 
 from __future__ import annotations

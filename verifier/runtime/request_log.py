@@ -24,7 +24,7 @@ _MOST_SHOWN = 4096
 # The page, its files, and the answers that only the page polls.
 _OF_PAGE = re.compile(r"/|/page/.*|/api/v1/overview(/.*)?")
 
-# The time between two logged requests of the same query, in seconds.
+# The minimum time between two logged requests of the same successful query, in seconds.
 _QUERY_INTERVAL = 30.0
 
 _log = logging.getLogger(__name__)

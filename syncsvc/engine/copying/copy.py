@@ -35,7 +35,7 @@ from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import SLOW_POLL, Budget, Channel, StopToken, TaskGroup, wait_until
 
-# The documents of a page, and the resume point after it.
+# The documents of a page, and the resume point after it; None if the scan has none yet.
 Page = tuple[Block, Resume | None]
 
 
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
     """A page of documents of one collection, passed from a reader to a writer."""
 
     copy: PartitionCopy
-    # The entry of the page, to pass to `PartitionCopy.written`.
+    # The page as registered by `PartitionCopy.enter`, to pass to `PartitionCopy.written`.
     entry: Entry[Resume | None]
     documents: Block
 
@@ -163,7 +163,7 @@ class Copier:
 
         Documents that an insert would alter or could not write (see `not_insertable`) are upserted, too. An insert
         leaves a document that was copied before unchanged. An upsert may replace such a document, which is correct,
-        because no event was applied yet. Raises OperationError DocumentNotCopied.
+        because no change event of the collection was applied yet. Raises OperationError DocumentNotCopied.
         """
         special = not_insertable(block)
         if special and record.definition.capped:

@@ -67,7 +67,7 @@ def reading_by_name(
 
     This is for sources that accept only names, not UUIDs: there, reads fail if the name now belongs to a view or to
     another kind of collection. The caller can ignore the collection, because a change event of its rename or drop
-    follows. If the collection still has its name, the read error is raised unchanged.
+    follows. If the source accepts UUIDs, or the collection still has its name, the read error is raised unchanged.
     """
     try:
         yield

@@ -1,9 +1,9 @@
 """Builds relaxed definitions (stand-ins) of collections for the time of a sync, and commands to restore the originals.
 
 During the copy and change event application, the destination passes through states that the source never had. So in a
-stand-in, unique indexes are not unique, TTL never expires documents, hidden indexes are visible, and capped collections
-are very large. The saved record of a collection always contains the original definition, from which the commit restores
-it. When a reversal makes the source the destination, the definitions of its collections are weakened in place.
+stand-in, unique indexes are not unique, documents never expire, hidden indexes are visible, and capped collections are
+very large. The saved record of a collection always contains the original definition, from which the commit restores
+it. When a reversal makes the source the destination, the definitions of its collections are relaxed in place.
 
 This module sends no commands: it only builds them.
 """
@@ -189,7 +189,7 @@ def _prepared_index(index: Document) -> Document:
 
 
 def weakenings(definition: CollectionSpec) -> Iterator[Command]:
-    """Yield the commands that relax a collection with this definition to its stand-in, without rebuilding any index.
+    """Yield the commands that relax the definition of a collection to its stand-in, without rebuilding any index.
 
     Deferred indexes (see `deferred_names`) are dropped.
     """
@@ -235,7 +235,7 @@ def expiring(collection: str, index: Document) -> Command:
 
 
 def is_modifiable(found: Document, wanted: Document) -> bool:
-    """Return whether the index `found` equals `wanted`, or would do so after the command of `expiring`.
+    """Return whether the index `found` equals `wanted`, or would equal it after the command of `expiring`.
 
     collMod can add or change the expiration of an index, but not remove it.
     """

@@ -1,7 +1,7 @@
-"""Reads documents again from the source, and writes them to the destination, if their change events cannot be applied.
+"""Reads documents again from the source, and writes them to the destination.
 
-This is always safe: a document that is read may be newer than the event, but applying the later events of the document
-to it leads to the same final state.
+This is done for repairs, and if change events cannot be applied. It is always safe: a document that is read may be
+newer than the event, but applying the later events of the document to it leads to the same final state.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Rereading:
     def write(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
         """Make the destination's documents with these keys equal to the source's, as of the time `newest` or later.
 
-        Documents that the source no longer has, or that the document filter does not select, are deleted. A key is a
-        document with an `_id`, whose other fields are ignored, and may occur several times. `newest` is a cluster time.
+        Documents that the source no longer has, or that the document filter does not select, are deleted. Each key is a
+        document with an `_id`; its other fields are ignored. Keys may repeat. `newest` is a cluster time of the source.
         Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed, and DestinationNamespaceExists
         if the destination's collection proves to be foreign.
         """
@@ -82,7 +82,7 @@ class _Source:
         """Read the documents with these keys, and yield outcomes that give the destination the same documents.
 
         If the source has the document, and the document filter selects it, the outcome for its key writes the document;
-        otherwise, the outcome deletes it. The lists must be written in their order. Each list holds at most a few
+        otherwise, the outcome deletes it. The yielded lists must be written in order. Each list holds at most a few
         megabytes.
         """
         for portion in portions(keys):

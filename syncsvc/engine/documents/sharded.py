@@ -2,8 +2,8 @@
 
 The shard keys of the documents on the destination are looked up before an update, so that each update goes to one
 shard. An update by `_id` alone would run on every shard, so its counts would be unreliable. Before a whole document is
-inserted, one with the same `_id` is deleted on every shard, because an insert on another shard would create a second
-document.
+inserted, existing documents with the same `_id` are deleted on every shard, because an insert on another shard would
+create a second document.
 
 Events of a sharded source identify documents by shard key and `_id`. If a document moves to another shard of the
 source, the stream has a delete and an insert event for it, in any order. So a deletion deletes only the document with
@@ -100,7 +100,7 @@ class ShardedWriter:
     def write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
         """Write outcomes to a sharded collection; return how many documents were read again from the source.
 
-        An outcome is the combined effect of the change events of one document. No two outcomes are of the same one.
+        An outcome is the combined effect of the change events of one document. Each document has at most one outcome.
         Documents are read again at the cluster time `newest` or later, so `newest` must not be earlier than any event
         of the outcomes. Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed, and
         DestinationNamespaceExists if the destination's collection proves to be foreign.
@@ -154,10 +154,10 @@ class ShardedWriter:
         work: Work,
         there: dict[Hashable, bytes],
     ) -> list[Outcome]:
-        """Run the stages of `work.updates` and of `work.documents`, whose documents were just written.
+        """Run the update stages of `work.updates` and of `work.documents`, whose documents were just written.
 
         `there` contains the documents on the destination, by `_id`. Return the outcomes to read again: those whose
-        document is missing or whose update failed; all of them if it is unknown which updates failed.
+        document is missing, and those whose update failed; if it is unknown which updates failed, all updates.
         """
         missing: list[Outcome] = []
         updates: list[Outcome] = []

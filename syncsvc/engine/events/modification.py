@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from verifier.cluster.specification import CollectionSpec, Document, without
 
-# What the server stores if a collMod removes the limit on the number of documents.
+# The option `max` that the server stores when a collMod removes the limit on the number of documents.
 _NO_MAXIMUM = 2147483647
 # The collMod fields that set no collection option, but an internal flag of the server about the buckets.
 _NO_OPTIONS = frozenset({"timeseriesBucketsMayHaveMixedSchemaData"})

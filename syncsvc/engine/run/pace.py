@@ -19,7 +19,7 @@ from verifier.runtime.tasks import SLOW_POLL, StopToken
 _BURST = 1.0
 # A portion of a page takes about this many seconds at the rate limit, so that limited work flows evenly.
 _PORTION = 0.1
-# No wait is shorter than this, in seconds: the remainder of a debt can be too small to be waited for.
+# No wait is shorter than this, in seconds, because the amount that is not paid off yet can be arbitrarily small.
 _SHORTEST = 0.001
 
 
