@@ -36,7 +36,7 @@ class Share:
 
 
 def share_of(instance: str, instances: Sequence[str]) -> Share:
-    """Return the share of `instance`, one of `instances`; the share of all documents if `instances` is empty."""
+    """Return the share of `instance`, one of `instances`; a share with all documents if `instances` is empty."""
     return Share(instances.index(instance), len(instances)) if instances else Share()
 
 
