@@ -1,4 +1,4 @@
-"""The OpenAPI description of the sync service: one row for each endpoint."""
+"""The OpenAPI description of the sync service: one row for each endpoint that it describes."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _SLOW_PING_MS = 100
 
 @dataclass(frozen=True)
 class Check:
-    """One check: its name, such as "clock", its result (OK, WARNING, PROBLEM or SKIPPED), and a text about the result."""
+    """One check: its name, such as "clock", its result (OK, WARNING, PROBLEM or SKIPPED), and a text about it."""
 
     name: str
     result: str

@@ -96,7 +96,7 @@ class Form:
     """The form in which a change stream is opened: the size of its pages, and the part of the oplog that it filters.
 
     A reader reopens the stream in another form if the server cannot send the next page or does not send it in time, and
-    after an event `invalidate`.
+    after an event `invalidate`. Later, it returns to the default form step by step.
     """
 
     # The index in `_STEPS` of the limits of the pages.

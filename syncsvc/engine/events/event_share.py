@@ -25,8 +25,8 @@ class Share:
     def has(self, collection: bytes, group: Hashable) -> bool:
         """Return whether this share includes a group of documents (see `dispatch.group_of`) of a collection.
 
-        `collection` is the UUID of the collection. `group` is None for the documents of the collection whose events
-        must all stay in order: one instance applies all these events.
+        `collection` is the UUID of the collection. `group` is None, in place of `IN_ORDER`, for the documents of the
+        collection whose events must all stay in order: one instance applies all these events.
         """
         if self.parts == 1:
             return True

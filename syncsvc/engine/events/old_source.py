@@ -122,7 +122,7 @@ class SharedOldSource:
     def apply(self, event: DefinitionEvent) -> None:
         """Raise OperationError UnsupportedChange if the event names a collection or view that the filter selects.
 
-        These events are always ignored: dropDatabase, the drop of a view, and the drop of a collection that is not synced.
+        But ignore dropDatabase, the drop of a view, and the drop of a collection that is not synced.
         """
         if event.operation == "dropDatabase":
             # The collections of the database have their own drop events, which come first. Views have none: the commit
