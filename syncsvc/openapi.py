@@ -1,4 +1,4 @@
-"""The OpenAPI description of the sync service: one row for each endpoint."""
+"""The OpenAPI description of the sync service: one row for each endpoint that it describes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from verifier.runtime.httpd import TOO_MANY_READERS
 from verifier.runtime.openapi import LINES, TEXT, Operation, SuccessAnswer, described
 from verifier.runtime.schemas import EmptySchema
 
-# Errors of every command.
+# Errors of every command, except a preflight and a change of the limits.
 _ANY = (
     errors.INVALID_STATE,
     errors.CONTRADICTS_DESIRED_STATE,

@@ -310,9 +310,10 @@ class Service:
             self._run.runner_for(Trigger.REVERSE).reverse(_command("reverse", sender))
 
     def reset(self, confirm: str, sender: Sender) -> None:
-        """Reset the sync: save the state RESETTING, and start a thread that drops everything that the sync has created.
+        """Reset the sync: save the state RESETTING, and start a thread that runs the reset (`syncsvc.engine.reset`).
 
-        `confirm` must be the name of the sync's destination. Raises OperationError.
+        This is a no-op if a reset has already begun. `confirm` must be the name of the sync's destination. Raises
+        OperationError.
         """
         with self.gate.command(Trigger.RESET), answered_soon():
             self._run.runner_to_reset(confirm).reset(_command("reset", sender))

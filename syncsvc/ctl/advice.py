@@ -104,7 +104,7 @@ def _behind(progress: Document) -> Iterator[str]:
 class Copy:
     """The numbers of bytes copied so far, and to copy in total (None if unknown).
 
-    `is_part` is whether `copied` is the number of only one of several instances; `total` is that of all instances.
+    If `is_part`, `copied` counts only the bytes that one of several instances has copied; `total` counts all bytes.
     """
 
     copied: int
@@ -162,7 +162,8 @@ def is_advised(progress: Document, overview: Document) -> bool:
     """Return whether the next step must be the one that the daemon names in its `overview`.
 
     Only the daemon knows whether a failed or committed sync can be continued or reversed, which cluster the
-    applications must use, which of several instances lacks a command, and which commands the declared state permits.
+    applications must use, to which of several instances a command must still be sent, and which commands the declared
+    state permits.
     """
     is_declared = progress.get("desiredState") is not None
     return progress["state"] in _ADVISED or is_declared or bool(overview.get("instances"))

@@ -21,7 +21,7 @@ _SLOW_PING_MS = 100
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check: its name, such as "clock", a verdict (OK, WARNING, PROBLEM, SKIPPED), and a text."""
+    """One check: its name, such as "clock", its result (OK, WARNING, PROBLEM or SKIPPED), and a text about it."""
 
     name: str
     result: str
@@ -127,8 +127,8 @@ def _state(progress: Document) -> Check:
 def _preflight(api: Client, progress: Document, start: Document) -> Iterator[Check]:
     """Check privileges, versions, oplog, disk and memory with a preflight, and yield the results.
 
-    If the state is not IDLE, or the daemon is a standby, yield only one check with the result SKIPPED. `start` is the
-    body of the preflight request. Raises ClientError if the daemon does not answer.
+    If the state of the sync is not IDLE, or the daemon is a standby, yield only one check with the result SKIPPED.
+    `start` is the body of the preflight request. Raises ClientError if the daemon does not answer.
     """
     if progress["state"] != "IDLE" or progress.get("role") == "standby":
         yield Check(

@@ -1,7 +1,4 @@
-"""Selects the facts about a sync or a check that `syncctl` shows, each on one line.
-
-The functions here have no side effects.
-"""
+"""Selects the facts about a sync or a check that `syncctl` shows. The functions here have no side effects."""
 
 from __future__ import annotations
 
@@ -192,7 +189,7 @@ def check_facts(progress: Document, rates: Rates) -> list[Fact]:
 
 
 def _comparison(progress: Document, rates: Rates) -> Fact:
-    """Return the fact that shows the progress of the first comparison of all documents."""
+    """Return the fact that shows the progress of generation 0, which compares all documents once."""
     if complete := progress["gen0Stats"]:
         # The total is not shown: it is an estimate, and unknown if there are only views.
         return Fact("compared", f"{count(complete['docsCompared'])} documents", 1.0)

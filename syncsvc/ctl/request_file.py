@@ -25,7 +25,7 @@ def file_option(file: Path | None) -> str:
 
 
 def read_request(file: Path) -> dict[str, Any]:
-    """Return the object in a YAML or JSON file. Raises ClientError if it cannot be read, or is invalid."""
+    """Return the object in a YAML or JSON file. Raises ClientError if the file cannot be read, or is invalid."""
     try:
         return request_file.read_request(file)
     except ValueError as error:

@@ -121,7 +121,7 @@ def _estimate(name: str, value: float | None) -> str:
 
 
 def namespaces_view(found: Sequence[Document], width: int) -> RenderableType:
-    """Render the progress of collections as a table; if `width` (in characters) is small, omit some columns."""
+    """Render the progress of collections as a table; omit some columns if `width` characters are too few for all."""
     columns = _COLUMNS if width >= _WIDE else {name: _COLUMNS[name] for name in _NARROW_COLUMNS}
     heads = {title: title not in ("namespace", "phase") for title in columns}
     return table(heads, ([show(each) for show in columns.values()] for each in found))

@@ -100,8 +100,9 @@ class SyncSubject:
     def is_settled(self, read_until: Timestamp) -> bool:
         snapshot = self.context.progress.snapshot
         if snapshot.adopted_until is not None and read_until < snapshot.adopted_until:
-            # The change events of these copied documents are not all read yet. They would make the check compare the
-            # documents one by one, after it has compared their whole collection.
+            # A collection was copied that became part of the sync after its start, and the check has not read all
+            # change events of that copy yet. After it has compared the whole collection, these events would make it
+            # compare the documents one by one.
             return False
         return is_settled(self.context.run.record, snapshot)
 
@@ -121,7 +122,7 @@ class SyncSubject:
 
 
 def is_settled(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
-    """Return whether changed documents are compared now: if all instances run, and lag by at most `MOST_LAG` seconds.
+    """Return whether to compare changed documents now: if all instances run, and lag by at most `MOST_LAG` seconds.
 
     Otherwise, many documents would differ only because their changes are not applied yet. For the same reason, return
     False while a collection is copied that became part of the sync after its start, and once the commit time is saved:

@@ -1,4 +1,4 @@
-"""Durations of the calls to the clusters: their number, total and maximum since the last call of `take`."""
+"""Measures the calls to the clusters, by `Operation`: their number, and their total and longest duration."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def assumed_left(age: float) -> float:
 
 
 def warning(size: int, limit: int, speed: float, warned: bool) -> str | None:
-    """Return the text of a warning if the event spool fills up; None if the spool has enough room.
+    """Return the text of a warning if the event spool is nearly or completely full; None if it has enough room.
 
     `size` and `limit` are in bytes. `speed` is the growth of the spool, in bytes per second. `warned` is whether the
     warning is already active.

@@ -73,7 +73,8 @@ WRITING_PRINCIPALS = Need(
         *("dropRole", "dropUser", "viewRole"),
     ),
 )
-# For sharded clusters only. Stopping and starting the balancer requires write access to its settings.
+# The privileges from here on are needed on sharded clusters only. Stopping and starting the balancer requires write
+# access to its settings.
 READING_SHARDS = Need(
     "read how collections are sharded",
     "clusterMonitor",
@@ -109,8 +110,8 @@ SHARDING = (
         instead="enableSharding",
     ),
 )
-# A restarted process, a standby that takes over, and a reverse make these queries before they write.
-# `inprog` is also needed to wait for a long index build (`ClusterWriter`).
+# A restarted process, a standby that takes over, and a reverse list the running operations (`inprog`) and the chunks
+# before they write. `ClusterWriter` also lists the running operations, to wait for a long index build.
 FENCING = Need(
     "reject late writes of an earlier process",
     "clusterMonitor",

@@ -87,7 +87,7 @@ def _authenticated(client: Client) -> Iterator[Identity]:
 
 
 def _built_in(client: Client) -> Iterator[Identity]:
-    """Yield the roles for `Listing.built_in`; none if the user lacks the privilege `viewRole`."""
+    """Yield the built-in roles for `Listing.built_in`, up to the first database on which the user lacks `viewRole`."""
     for name in (DATABASE, _OTHER):
         try:
             reply = client.get_database(name).command("rolesInfo", 1, showBuiltinRoles=True)

@@ -59,7 +59,7 @@ def news(told: Told, sync: Sync, now: float) -> tuple[Told, list[Notice]]:
 
 
 def _is_told(change: StateChange, sync: Sync) -> bool:
-    """Return whether to send a notice of a state; False while the process starts or is about to become a standby."""
+    """Return whether to send a notice of a state change; False at the start, and before a change to a standby."""
     superseded = sync.standing is not None and change.error == errors.SUPERSEDED.name
     return change.state is not State.INITIALIZING and not superseded
 

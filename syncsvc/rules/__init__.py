@@ -1,1 +1,4 @@
-"""Rules for definitions, shard keys and names on the destination, and for repairs. They have no side effects."""
+"""Rules for repairs and namespace filters, and for definitions, shard keys and names on the destination.
+
+The functions in this package have no side effects.
+"""

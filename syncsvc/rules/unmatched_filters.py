@@ -1,6 +1,6 @@
 """Finds the elements of a namespace filter that match no collection or view of the source, and words the warnings.
 
-Such a filter is accepted, because a matching collection may be created later. But it may also be a typing error. The
+Such an element is accepted, because a matching collection may be created later. But it may also be a typing error. The
 functions here have no side effects.
 """
 
@@ -35,8 +35,9 @@ _SHARED = 2
 class Unmatched:
     """An element of `includeNamespaces` or `excludeNamespaces` of which at least a part matches nothing on the source.
 
-    `path` is the place of the element in a request, such as `includeNamespaces[0]`. `part` is the element without the
-    names and patterns that match. `present` are the collections and views in the databases that the element selects.
+    `path` is the place of the element in a request, such as `includeNamespaces[0]`. `part` is the element without its
+    collection names and its `collectionsRegex` if they match. `present` are the collections and views in the databases
+    that the element selects.
     """
 
     path: str
@@ -60,10 +61,11 @@ class FilterMatches:
 def unmatched_part(
     element: Document, present: Collection[Namespace], by_pattern: Collection[Namespace]
 ) -> Document | None:
-    """Return the element without the names and patterns that match something; None if all of them match.
+    """Return the element without the parts of it that match something; None if every part matches.
 
-    `present` are the collections and views in the databases that the element selects; `by_pattern` are those of them
-    that its `collectionsRegex` matches.
+    The parts are its collection names and its `collectionsRegex`. An element without such parts matches if `present` is
+    not empty. The result always contains the element's `database` or `databaseRegex`. `present` are the collections and
+    views in the databases that the element selects; `by_pattern` are those of them that its `collectionsRegex` matches.
     """
     names = {each.collection for each in present}
     part: Document = {}

@@ -31,9 +31,9 @@ class Kind(Enum):
 
     COMMAND: an accepted command; for a change of the limits, with the changes. STATE: the name of a new state of the
     sync. FAILURE: the name and the description of the error with which the sync failed. WITHDRAWN: the cut-over was
-    undone. WRITABLE: users may write to the destination. REPAIRED: the total numbers of repaired documents and
-    definitions after a round of repairs. PRINCIPALS: the numbers of users and roles that a commit or a copy on request
-    has copied.
+    undone. WRITABLE: users may write to the destination. REPAIRED: after a round of repairs, the numbers of documents
+    and definitions repaired so far in this direction. PRINCIPALS: the numbers of users and roles that a commit or a
+    copy on request has copied.
     """
 
     COMMAND = "command"
@@ -79,7 +79,8 @@ class Entry:
 class Process:
     """A process that began the sync or took it over, at the time `at` in UNIX seconds.
 
-    `gap` is the number of seconds before `at` in which no process ran the sync; None if unknown.
+    `gap` is the number of seconds before `at` in which no process ran the sync; None if unknown, or if the sync was not
+    active.
     """
 
     at: float
@@ -178,7 +179,7 @@ class Direction:
     """A direction in which the sync ran until a reversal. `ended` is the time of the reversal, in UNIX seconds.
 
     `counts` are the totals since the start of the sync, so they include earlier directions. `verified` is the last
-    passed verification in this direction; None if none has passed.
+    passed verification in this direction; None if none has passed. The numbers of repairs are those of this direction.
     """
 
     source: str

@@ -70,7 +70,7 @@ class Partition:
     instance: str | None = None
     # Everything up to this point is written to the destination; None before the first document.
     resume_point: Resume | None = None
-    # The name of the collection, for dashboards; None in partitions that were loaded.
+    # The name of the collection on the destination, for dashboards; None in partitions that were loaded.
     namespace: Namespace | None = None
 
     @property
@@ -184,9 +184,9 @@ class Partitions:
         self._alone = alone
         self._lock = threading.Lock()  # one claim at a time; guards the claims
         self._none_free = False
-        # All reads see the partitions at this cluster time or later: after all saves from before this process took
-        # over, and after its own saves. Right after an election, an older state could show no free partitions, and the
-        # copy would end without them.
+        # `_find` reads the partitions at this cluster time or later: after all saves from before this process took
+        # over, and after the partitions that it has inserted or claimed. Right after an election, an older state could
+        # show no free partitions, and the copy would end without them.
         self._since = self._rows.newest_time()
         unfinished = {"instance": instance, "status": {"$ne": CopyStatus.DONE.value}}
         self._claimed = deque(map(_partition, self._find(unfinished)))
@@ -204,8 +204,8 @@ class Partitions:
     ) -> None:
         """Save one partition for each range of a collection; a no-op if all its partitions are saved.
 
-        `uuid` identifies the collection, `total` is its approximate size in bytes, and `namespace` is its name for
-        dashboards.
+        `uuid` identifies the collection, `total` is its approximate size in bytes, and `namespace` is its name on the
+        destination, for dashboards.
         """
         if self._find({"_id": _identity(uuid, 0)}):
             return

@@ -185,9 +185,9 @@ def copy_summary(records: Collection[CollectionRecord]) -> str:
 class Registry:
     """The records of the source's collections, by UUID and by the name on the destination.
 
-    The listing of the collections, their copy, and DDL events change the registry. Every change is saved before it is
-    visible. `reversals` is the number of reversals so far: each direction has its own registry. Every method that saves
-    raises the driver's errors.
+    The registry changes during the whole sync: for example, the copy and DDL events change it. Every change is saved
+    before it is visible. `reversals` is the number of reversals so far: each direction has its own registry. Every
+    method that saves raises the driver's errors.
     """
 
     def __init__(

@@ -14,9 +14,10 @@ from syncsvc.state import ACTIVE, Phase
 
 
 def this_process(now: float, gap: float | None = None) -> Process:
-    """Return the journal's entry about this process, which begins a sync or takes it over at `now`.
+    """Return the journal's entry about this process, which begins a sync or takes it over at `now` (UNIX seconds).
 
-    `gap` is the number of seconds before `now` in which no process ran the sync; None if unknown.
+    `gap` is the number of seconds before `now` in which no process ran the sync; None if unknown, or if the sync was
+    not active.
     """
     return Process(now, __version__, socket.gethostname(), gap)
 

@@ -96,7 +96,7 @@ class Form:
     """The form in which a change stream is opened: the size of its pages, and the part of the oplog that it filters.
 
     A reader reopens the stream in another form if the server cannot send the next page or does not send it in time, and
-    after an event `invalidate`.
+    after an event `invalidate`. Later, it returns to the default form step by step.
     """
 
     # The index in `_STEPS` of the limits of the pages.
@@ -105,8 +105,8 @@ class Form:
     # 0 if it does not apply. A server answers only when it has found enough events or has read the oplog to its end.
     # If the events that match are rare, this can take longer than the driver waits. The events after the window end
     # the page, and the stream is reopened there. If they do not match, the server sends only `_id` and `txnNumber`, and
-    # the reader leaves them out: a caller that got only some of them could undo changes that a copy of the collection,
-    # renamed to a name that matches, already contains.
+    # the reader leaves them out: their collection may later get a name that matches, and be copied. A caller that got
+    # only some of its earlier events could then undo changes that the copy already contains.
     window: int | None = None
     # Whether the stream continues after an event `invalidate`.
     invalidated: bool = False
@@ -282,7 +282,7 @@ class ChangeReader:
     def _lost(self) -> str:
         """Return a sentence that says that the oplog does not reach back to the position of the reader."""
         facts, since = self._stream.facts, _shown(self._position.time)
-        # The other members of the shard, or of the replica set, were not asked.
+        # In the first two cases, the other members of the shard or replica set were not asked.
         if facts.is_sharded:
             return f"The oplog of a shard of the cluster at {facts.address} no longer reaches back to {since}."
         if not self._awaits_oplog:

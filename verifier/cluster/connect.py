@@ -36,8 +36,8 @@ MISSING_PACKAGE = ErrorKind(
 _SELECTION_MS = 10_000
 # How long a connection attempt may take, and how long a call waits for bytes from a server, in milliseconds. A call
 # that takes longer fails and is retried, so that a half-open connection, on which nothing arrives any more, blocks
-# nothing forever. All our commands may be repeated. `ClusterWriter` repeats a command that builds or scans an index
-# only when the server no longer runs it.
+# nothing forever. All our commands may be repeated. `ClusterWriter` repeats a command that builds an index only when
+# the server no longer runs it.
 _CONNECT_MS = 10_000
 SOCKET_MS = 60_000
 # Exceptions of the driver for options that it refuses or cannot handle.

@@ -76,7 +76,7 @@ class DocumentFilters:
         return None if query is None else RawBSONDocument(query)
 
     def selects_alike(self, one: Namespace, other: Namespace) -> bool:
-        """Return whether two names have the same query, or both have none, for example before and after a rename."""
+        """Return whether two names, such as those before and after a rename, have the same query, or both have none."""
         return self.queries.get(one) == self.queries.get(other)
 
 

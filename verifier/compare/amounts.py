@@ -1,6 +1,6 @@
 """Counts the documents, bytes and mismatches of one generation of a check, and computes rates and lags.
 
-A generation is one pass of a check over the documents and definitions.
+A generation is one pass of a check: generation 0 compares all documents, later ones those that differed or changed.
 """
 
 from __future__ import annotations

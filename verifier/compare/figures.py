@@ -42,9 +42,10 @@ class Figures:
         self.rechecked: Mapping[Side, Timestamp] = {}
         # The progress of generation 0, by namespace.
         self.namespaces: Mapping[Namespace, NamespaceProgress] = {}
-        # The verdict with which this process ended the check after an error. It is not always saved.
+        # The verdict with which this process ended the check after an error, if it did. It is not always saved.
         self.given_up: Verdict | None = None
-        # The tasks and amounts that earlier processes completed in the current generation.
+        # The task counts and amounts that earlier processes saved for the current generation. They are used until this
+        # process runs a generation.
         self._tasks, self._tally = TaskCounts(), Tally()
         # The mismatches that earlier processes saved in the newest complete generation, or in generation 0 so far.
         self._recalled = MismatchCounts()

@@ -114,7 +114,7 @@ class Pairing:
     def step(self) -> list[Unequal] | None:
         """Read the next pages, and return the unequal documents (may be empty); None when both sides have ended.
 
-        Raises the errors of the two Pages and of the Order. After an error, only `aligned` may still be used.
+        Raises the errors of the two cursors and of `order`. After an error, only `aligned` may still be used.
         """
         source, destination = self._source, self._destination
         if source.ended and destination.ended:

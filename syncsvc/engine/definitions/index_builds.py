@@ -42,8 +42,8 @@ def withhold(
 
     Save that the indexes are withheld, and warn; at the same time, save `changed` as the new definition if it is given.
     If the indexes are already withheld, `changed` is not saved. `reason` is the error of the refused write or index
-    build, for the log. Return True if the indexes are withheld. Return False, without any change, if the definition has
-    no indexes or the collection is no longer synced.
+    build, for the log. Return True if the indexes are withheld. Return False, without any change, if `changed` (or the
+    saved definition, if `changed` is None) has no indexes, or if the collection is no longer synced.
     """
     with context.registry.redefining:
         record = context.registry.get(uuid)
@@ -114,7 +114,7 @@ def try_withheld(context: RunContext, stop: StopToken) -> None:
 
 
 def restore_indexes(context: RunContext, stop: StopToken) -> None:
-    """Build all withheld indexes, save that they are no longer withheld, and end the warning.
+    """Build all withheld indexes, save that they are no longer withheld, and end the warning about them.
 
     Raises OperationError DefinitionNotApplicable if an index cannot be built.
     """
@@ -137,7 +137,7 @@ def restore_indexes(context: RunContext, stop: StopToken) -> None:
 def _build_withheld(context: RunContext, build: Callable[[CollectionRecord], bool]) -> None:
     """Build all withheld indexes with `build`, which returns False for a collection whose indexes stay withheld.
 
-    Save for the other collections that their indexes are no longer withheld, and show or end the warning.
+    Save for the other collections that their indexes are no longer withheld, and update or end the warning.
     """
     for record in context.registry:
         if record.withheld and build(record):

@@ -25,8 +25,8 @@ class Share:
     def has(self, collection: bytes, group: Hashable) -> bool:
         """Return whether this share includes a group of documents (see `dispatch.group_of`) of a collection.
 
-        `collection` is the UUID of the collection. `group` is None for the documents of the collection whose events
-        must all stay in order: one instance applies all these events.
+        `collection` is the UUID of the collection. `group` is None, in place of `IN_ORDER`, for the documents of the
+        collection whose events must all stay in order: one instance applies all these events.
         """
         if self.parts == 1:
             return True
@@ -36,7 +36,7 @@ class Share:
 
 
 def share_of(instance: str, instances: Sequence[str]) -> Share:
-    """Return the share of `instance`, one of `instances`; the share of all documents if `instances` is empty."""
+    """Return the share of `instance`, one of `instances`; a share with all documents if `instances` is empty."""
     return Share(instances.index(instance), len(instances)) if instances else Share()
 
 

@@ -33,7 +33,7 @@ class NamedEvents(Protocol):
         """Return the record of the collection with this name on the source; None if its data events must be ignored."""
 
     def apply(self, event: DefinitionEvent) -> None:
-        """Apply a DDL event. Raises OperationError, with a name from the error table, if that is impossible."""
+        """Apply a DDL event. Raises OperationError if that is impossible."""
 
 
 class OldSource:
@@ -122,7 +122,7 @@ class SharedOldSource:
     def apply(self, event: DefinitionEvent) -> None:
         """Raise OperationError UnsupportedChange if the event names a collection or view that the filter selects.
 
-        These events are ignored: dropDatabase, the drop of a view, and the drop of a collection that is not synced.
+        But ignore dropDatabase, the drop of a view, and the drop of a collection that is not synced.
         """
         if event.operation == "dropDatabase":
             # The collections of the database have their own drop events, which come first. Views have none: the commit

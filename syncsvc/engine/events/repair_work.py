@@ -2,7 +2,8 @@
 
 Documents are read again through the lanes, so no other write of the same document can overtake the repair. Only the
 coordinator repairs definitions: it applies all DDL events in this thread, so no DDL event runs at the same time.
-Definitions are restored from the registry, which holds them as they are after all events read so far.
+The definitions of collections are restored from the registry, which holds them as they are after all events read so
+far; views are restored from the source.
 """
 
 from __future__ import annotations
