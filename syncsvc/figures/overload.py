@@ -18,7 +18,7 @@ from syncsvc.source.cluster_load import Load
 
 # The median of this many measurements counts, so that a single slow answer has no effect.
 _COUNTED = 3
-# From this share of a threshold on, the rate is not raised.
+# Above this share of a threshold, the rate is not raised.
 _NEAR = 0.8
 # A decrease multiplies the rate by this factor. The next decrease follows at least this many seconds later, when the
 # effect of the first one shows.

@@ -22,7 +22,7 @@ def counts_of(snapshot: ProgressSnapshot) -> Counts:
 
 
 class JournalKeeper:
-    """Adds the warnings and counts of this process to the saved journal. Safe to call from several threads.
+    """Adds the warnings, long waits and counts of this process to the saved journal. Safe to call from several threads.
 
     The counts are the numbers of applied change events, of applied DDL events, and of documents copied again.
     """

@@ -43,7 +43,7 @@ from verifier.runtime.tasks import StopToken
 SPOOL = "eventSpool"
 # The size of the largest part, in bytes: a statement with it must fit into a document.
 _PART_BYTES = 8 << 20
-# The fastest level: tokens and field names compress well at any level.
+# The fastest level of compression: tokens and field names compress well at any level.
 _LEVEL = 1
 
 _stored_position = StoredPosition()
@@ -109,7 +109,8 @@ def _documents(raw: memoryview) -> Iterator[memoryview]:
 def saved_end(metadata: Metadata, run: UUID, reversals: int, stop: StopToken) -> Position | None:
     """Return the position after the last saved row of a stopped instance; None if the instance has no rows.
 
-    `run` is the `fence` of the instance's run record. Raises the driver's errors.
+    `run` is the `fence` of the instance's run record, and `reversals` the number of reversals so far. Raises the
+    driver's errors.
     """
     rows = metadata.get_collection(SPOOL, read_concern=ReadConcern("majority"))
     query = _headers_of(run, reversals)

@@ -127,11 +127,13 @@ class Tail:
     def run(self) -> None:
         """Pass the events that `read` reads to lanes and barrier until stopped, and publish the lag after each page.
 
-        Raises every error that must end the sync.
+        Also does work that must wait for the events before it: copies of resharded collections, listings, withheld
+        indexes and repairs. Raises every error that must end the sync.
         """
         if not self._context.run.record.instances:
-            # A killed process may have removed a collection without giving its name to the next one. If several
-            # instances share the sync, they wait at the event of the removal, which is applied again.
+            # A process may have been killed after it removed a collection, but before it gave the name to the
+            # collection that waits for it. If several instances share the sync, they wait at the DDL event of the
+            # removal, which is applied again.
             self._renames.release_all()
         for page in self._pages:
             self._feed.page_begins(page.source_time)
