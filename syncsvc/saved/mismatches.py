@@ -50,7 +50,7 @@ def mismatches(
     stop: StopToken,
     namespaces: Collection[str] = (),
 ) -> Iterator[StoredMismatch]:
-    """Yield the saved mismatches: first those of collections, views and indexes, then those of documents.
+    """Yield the saved mismatches: first those in definitions and in numbers of documents, then those of documents.
 
     Yield nothing if no check is saved. `after` is the page token of the last mismatch already read; None to begin with
     the first. `limit` is the maximum number of mismatches; None for all. Documents are included if they have differed

@@ -484,7 +484,8 @@ def known_uuids(
     """Return the UUIDs of the collections of `records` on the destination, by name, to pass to a Catalog.
 
     `uuids` maps all names on the destination to UUIDs. Time-series collections are left out, because servers do not
-    accept the UUID of their buckets. Collections that users have replaced are left out, because they may be foreign.
+    accept the UUID of their buckets. Collections that users have replaced are left out, too: commands must not contain
+    the UUID of a collection that may be foreign.
     """
     return {
         name: uuids[name]

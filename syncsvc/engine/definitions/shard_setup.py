@@ -123,7 +123,8 @@ class Sharding:
         """Sample documents of the source, and return the values of their shard key fields, sorted.
 
         The list has one BSON document for each sampled document, with only the fields before a hashed field. It is
-        empty if the first field is hashed, or if the source no longer has the collection.
+        empty if the first field is hashed, or if the source no longer has the collection. If the server cannot draw a
+        random sample, the first documents that it returns are used.
         """
         fields = sharding.sampled_fields(shard_key)
         if not fields or definition.uuid is None:

@@ -53,7 +53,8 @@ class Tail:
     `frontier` records the position up to which the lanes have applied all events. `feed` is notified of the changed
     documents and of DDL events. `save_position` saves the applied position before each DDL event. `resharded` returns
     the UUIDs of collections to copy again, which the source has resharded or moved without an event. `listing` returns
-    the collections whose definitions have changed on a source before 6.0; None if there are none.
+    the collections of a source before 6.0 whose changed definitions must be applied (see `Listing`); None if there are
+    none.
     """
 
     def __init__(
