@@ -75,7 +75,7 @@ _ANY = Namespace("admin", "any")
 
 
 class Service:
-    """The verifier's service: runs one check at a time, and saves its state on the cluster `metadata`.
+    """The verifier's service: runs one check at a time, and saves the state of the check on the cluster `metadata`.
 
     `spawn(name, function)` runs a function in a thread of the process.
     """

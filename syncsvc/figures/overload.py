@@ -42,7 +42,7 @@ def typical(loads: Sequence[Load]) -> Load:
 
 
 class Pressure(Enum):
-    """The load compared with its thresholds: `HIGH` above one of them, `NEAR` just below one, `LOW` below all."""
+    """The load compared with its thresholds: `HIGH` above one of them, `NEAR` just below one, `LOW` far below all."""
 
     LOW = 0
     NEAR = 1

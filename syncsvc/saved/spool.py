@@ -1,8 +1,8 @@
 """The event spool: change events of the source that are saved on the destination until they are applied.
 
-A row holds consecutive raw events, compressed, and the position after them. Of the position before them, it holds the
-cluster time, and a checksum of the resume token. The checksum shows that each row begins where the previous row ends,
-so together the rows are an exact copy of a part of the change stream.
+A row holds consecutive raw events, compressed, and the position after them. It also holds the cluster time of the
+position before them, and a checksum of the resume token of that position. The checksum shows that each row begins where
+the previous row ends, so together the rows are an exact copy of a part of the change stream.
 
 A row is saved in several documents, because a document holds at most 16 MB: the header, which is part 0, and the
 compressed events in further parts. The header is saved last and deleted first, and parts without a header are ignored.
