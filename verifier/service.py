@@ -1,7 +1,7 @@
 """The commands and queries of the verifier. The API and the command line call this module, which owns the check.
 
-A command is checked, saved, made visible and answered, in this order. Queries of progress read frozen values and never
-access a cluster; queries of mismatches read the saved state.
+A command is validated, saved, shown in the progress and answered, in this order. Queries of progress read frozen values
+and never access a cluster; queries of mismatches read the saved state.
 """
 
 from __future__ import annotations
@@ -69,12 +69,13 @@ _STARTUP_PATIENCE = 30.0
 # the check.
 _PASSING = frozenset({SUPERSEDED, METADATA_BLOCKED, *failures.CLUSTER_ERRORS, INTERNAL_ERROR})
 
-# A collection that need not exist, in a database that exists: a mongos explains no query of a missing database.
+# The namespace on which filters are tested. The collection need not exist, but the database must: a mongos explains no
+# query of a missing database.
 _ANY = Namespace("admin", "any")
 
 
 class Service:
-    """The verifier's service: runs one check at a time, and saves its state on the cluster `metadata`.
+    """The verifier's service: runs one check at a time, and saves the state of the check on the cluster `metadata`.
 
     `spawn(name, function)` runs a function in a thread of the process.
     """
@@ -261,7 +262,7 @@ class Service:
     def _matches_options(self, record: CheckRecord) -> bool:
         """Return whether the saved check has the namespaces and the docCompareMethod of this process's options.
 
-        Document queries, and the renamed namespaces of the command that began the check, are ignored, because they are
+        The document filters and renamed namespaces of the command that began the check are ignored, because they are
         not options.
         """
         saved = replace(record.request, document_filter=None, source_filters=DocumentFilters())

@@ -1,4 +1,4 @@
-"""Posts notices to a webhook: once a second, one notice for each change of the state and of the warnings."""
+"""Posts a notice to a webhook for each change of the state or warnings of a sync."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Notifier:
         self._told = Told()
 
     def watch(self, sync: Sync) -> None:
-        """Post a notice to the webhook for each change of the state and of the warnings since the last call."""
+        """Post a notice for each change of the sync's state or warnings since the last call; called every second."""
         self._told, notices = news(self._told, sync, time())
         for each in notices:
             self._webhook.post(each.event, each.at, **each.fields)

@@ -149,7 +149,8 @@ class Cutover:
     def _check_source(self) -> None:
         """Raise SourceWritten if users have, or may have, written to the source since the commit time.
 
-        A warning about such writes lasts until this check passes, also while the commit is repeated.
+        Also raises OperationError UnsupportedCollection for source collections whose names are not valid UTF-8. A
+        warning about late writes lasts until this check passes, also while the commit is repeated.
 
         A write after the commit time was not verified. Even if the write is older than the saved position of this
         instance, another instance may not have applied it. A write block on the source does not make this check
@@ -163,11 +164,12 @@ class Cutover:
         self.context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
 
     def _refuse_unreported(self) -> None:
-        """Raise OperationError UnsupportedCollection if the name of a source collection is not valid UTF-8.
+        """Raise OperationError UnsupportedCollection if the filter selects a source name that is not valid UTF-8.
 
-        Change streams do not report that such a collection was created, so it was not synced. The start of the sync
-        would have refused an earlier one. A synced collection is not refused: after a rename, its name may contain
-        U+FFFD.
+        Change streams do not report that a collection was created with such a name or renamed to it, so it was not
+        synced. If it had existed at the start of the sync, the start would have refused it. When decoded, such a name
+        contains U+FFFD. A valid name can also contain this character: if a synced collection has the name, it is not
+        refused.
         """
         synced = {each.source_name for each in self.context.registry}
         names = self.context.selection.of(names_on(self.context.source_client, self.stop))

@@ -47,7 +47,10 @@ def spool_while_paused(
 
 
 def _wait_until_needed(stopped: RunContext, stop: StopToken) -> None:
-    """Wait until events must be spooled; return at once if an earlier engine has spooled some."""
+    """Wait until events must be spooled; return at once if an earlier engine has spooled some.
+
+    If the start option `eventSpool` is `never`, wait until stopped.
+    """
     if stopped.spool.is_saved(stop):
         return
     spooler = Spooler(stopped)

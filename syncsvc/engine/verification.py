@@ -215,7 +215,8 @@ def is_ready(progress: CheckProgress) -> bool:
     """Return whether a check can soon verify a commit: its first pass is complete, and it has a verdict or little lag.
 
     It has little lag if it has read the change events of each cluster up to at most `MOST_LAG` seconds ago, and has
-    compared the documents of all changes up to at most `MOST_RECHECK_LAG` seconds ago. An unknown lag is not little.
+    compared the documents of all changes up to at most `MOST_RECHECK_LAG` seconds ago. An unknown lag counts as too
+    large.
     """
     in_time = all(
         _is_at_most(each.lag_seconds, MOST_LAG)

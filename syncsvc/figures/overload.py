@@ -18,7 +18,7 @@ from syncsvc.source.cluster_load import Load
 
 # The median of this many measurements counts, so that a single slow answer has no effect.
 _COUNTED = 3
-# From this share of a threshold on, the rate is not raised.
+# Above this share of a threshold, the rate is not raised.
 _NEAR = 0.8
 # A decrease multiplies the rate by this factor. The next decrease follows at least this many seconds later, when the
 # effect of the first one shows.
@@ -42,7 +42,7 @@ def typical(loads: Sequence[Load]) -> Load:
 
 
 class Pressure(Enum):
-    """The load compared with its thresholds: `HIGH` above one of them, `NEAR` just below one, `LOW` below all."""
+    """The load compared with its thresholds: `HIGH` above one of them, `NEAR` just below one, `LOW` far below all."""
 
     LOW = 0
     NEAR = 1

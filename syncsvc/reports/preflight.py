@@ -13,7 +13,8 @@ def preflight_report(judgement: Judgement) -> dict[str, Any]:
     """Return the fields of the answer to `POST /api/v1/preflight`, except `success`.
 
     The fields hold the errors with which a start would be refused, the warnings, the missing features of the servers,
-    the estimates, and the numbers of users and roles that would be copied.
+    the estimates, and the numbers of users and roles that would be copied. These numbers are left out if no users and
+    roles are to be copied, or if they could not be read.
     """
     estimates, principals = judgement.estimates, judgement.principals
     planned = {} if principals is None else {"usersAndRoles": asdict(principals.counts)}

@@ -51,7 +51,7 @@ _OF_VIEWS = {"viewOn", "pipeline"}
 
 
 def action_of(mismatch: Mismatch, replaced: Container[Namespace]) -> Action:
-    """Return the action that repairs a difference.
+    """Return the action that a repair takes for a difference; some actions do not repair it (see `Action.repairs`).
 
     `replaced` are the collections that users have dropped on the destination and created again: they are not repaired,
     because they may hold data that users need.

@@ -76,7 +76,7 @@ def _entries(sharding: Document) -> Iterator[tuple[Namespace, list[Document]]]:
 def entry_violations(sharding: Document) -> Iterator[Violation]:
     """Yield a violation for each error in the entries of the start option `sharding`.
 
-    Errors are an invalid key, a name that is not of a user collection, and a repeated name.
+    Errors are an invalid key, a collection that is not a user collection, and several entries for one collection.
     """
     amounts = Counter(named(sharding))
     for number, (name, fields) in enumerate(_entries(sharding)):
@@ -171,8 +171,9 @@ def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator
 def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) -> bool:
     """Return whether a collection has an index that supports the shard key.
 
-    `indexes` are the indexes of the collection except the index on `_id`. That index supports a shard key on `_id`,
-    too, unless `collated`: it has the collation of the collection, but a shard key needs the simple collation.
+    `indexes` are the indexes of the collection except the index on `_id`. The index on `_id` supports the shard key
+    {_id: 1} unless the collection is `collated`: the index has the collation of the collection, but a shard key needs
+    the simple collation.
     """
     by_id = shard_key["key"] == {"_id": 1} and not collated
     return by_id or any(serves(each, shard_key) for each in indexes)

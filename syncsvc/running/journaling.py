@@ -1,4 +1,4 @@
-"""Saves the warnings and event counts of this process in the journal of the run record."""
+"""Saves the warnings, long waits and counts of this process in the journal of the run record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def counts_of(snapshot: ProgressSnapshot) -> Counts:
 
 
 class JournalKeeper:
-    """Adds the warnings and counts of this process to the saved journal. Safe to call from several threads.
+    """Adds the warnings, long waits and counts of this process to the saved journal. Safe to call from several threads.
 
     The counts are the numbers of applied change events, of applied DDL events, and of documents copied again.
     """
@@ -35,7 +35,7 @@ class JournalKeeper:
         self._counted = counts_of(progress.snapshot)
 
     def keep(self) -> None:
-        """Save the warnings of this process, and the increase of its counts since the last save, in the journal.
+        """Save the warnings and long waits of this process, and the increase of its counts since the last save.
 
         Raises OperationError and the driver's errors.
         """

@@ -94,7 +94,7 @@ class ReplicaSet:
 
     @property
     def uri(self) -> str:
-        """Return the connection string for the product; with access control, it logs in as the user `sync`."""
+        """Return the connection string for syncsvc and its verifier; with access control, its user is `sync`."""
         return self._uri(self._sync_user)
 
     @property
@@ -105,8 +105,8 @@ class ReplicaSet:
     def start(self) -> None:
         """Start all members, and wait until one is primary and the others are secondaries.
 
-        With access control, also create the users `root` and `sync`. Raises SandboxError if the replica set is already
-        started, or if the start fails.
+        With access control, also create the users `root` and `sync`. Raises SandboxError if the replica set was
+        already started, or if the start fails.
         """
         if self.members:
             raise SandboxError(f"The replica set {self.name} was started already; stop it first.")
@@ -120,7 +120,7 @@ class ReplicaSet:
             undo.pop_all()
 
     def stop(self) -> None:
-        """Kill all members and remove their data; a no-op if the replica set is not started."""
+        """Kill all members and remove their data; a no-op if the replica set was not started."""
         for member in self.members:
             member.close()
         self.members = ()

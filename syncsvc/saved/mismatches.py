@@ -27,12 +27,12 @@ from verifier.runtime.tasks import StopToken
 # How long one read may take, in seconds.
 _PATIENCE = 10.0
 
-# The maximum number of differences that a plan lists.
+# The maximum number of differences that a `RepairPlan` lists.
 MOST_PLANNED = 1_000
 
 
 class RepairPlan(NamedTuple):
-    """The result of a dry run of a repair: `documents` and `definitions` count all differences.
+    """The result of a dry run of a repair: the numbers of differences in documents and definitions, and its steps.
 
     `steps` contains the first differences, at most `MOST_PLANNED`, each with the action that would repair it.
     """
@@ -50,7 +50,7 @@ def mismatches(
     stop: StopToken,
     namespaces: Collection[str] = (),
 ) -> Iterator[StoredMismatch]:
-    """Yield the saved mismatches: first those of collections, views and indexes, then those of documents.
+    """Yield the saved mismatches: first those in definitions and in numbers of documents, then those of documents.
 
     Yield nothing if no check is saved. `after` is the page token of the last mismatch already read; None to begin with
     the first. `limit` is the maximum number of mismatches; None for all. Documents are included if they have differed

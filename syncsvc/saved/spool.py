@@ -1,8 +1,8 @@
 """The event spool: change events of the source that are saved on the destination until they are applied.
 
-A row holds consecutive raw events, compressed, and the position after them. Of the position before them, it holds the
-cluster time, and a checksum of the resume token. The checksum shows that each row begins where the previous row ends,
-so together the rows are an exact copy of a part of the change stream.
+A row holds consecutive raw events, compressed, and the position after them. It also holds the cluster time of the
+position before them, and a checksum of the resume token of that position. The checksum shows that each row begins where
+the previous row ends, so together the rows are an exact copy of a part of the change stream.
 
 A row is saved in several documents, because a document holds at most 16 MB: the header, which is part 0, and the
 compressed events in further parts. The header is saved last and deleted first, and parts without a header are ignored.
@@ -43,7 +43,7 @@ from verifier.runtime.tasks import StopToken
 SPOOL = "eventSpool"
 # The size of the largest part, in bytes: a statement with it must fit into a document.
 _PART_BYTES = 8 << 20
-# The fastest level: tokens and field names compress well at any level.
+# The fastest level of compression: tokens and field names compress well at any level.
 _LEVEL = 1
 
 _stored_position = StoredPosition()
@@ -109,7 +109,8 @@ def _documents(raw: memoryview) -> Iterator[memoryview]:
 def saved_end(metadata: Metadata, run: UUID, reversals: int, stop: StopToken) -> Position | None:
     """Return the position after the last saved row of a stopped instance; None if the instance has no rows.
 
-    `run` is the `fence` of the instance's run record. Raises the driver's errors.
+    `run` is the `fence` of the instance's run record, and `reversals` the number of reversals so far. Raises the
+    driver's errors.
     """
     rows = metadata.get_collection(SPOOL, read_concern=ReadConcern("majority"))
     query = _headers_of(run, reversals)

@@ -36,9 +36,9 @@ CheckKeys = Callable[[Namespace, Sequence[bytes]], None]
 class RangeScan:
     """One pass over the range `portion` of a collection, from its beginning or from a resume point in it.
 
-    The scan follows renames of the collection. `check` is called with the keys of each page (see `CheckKeys`), and may
-    raise an error. If the source needs too long to find a document that matches the query of the collection, the rest
-    of the range is searched in parts.
+    The scan follows renames of the collection, except on a source before 6.0, which is read by name. `check` is called
+    with the keys of each page (see `CheckKeys`), and may raise an error. If the source needs too long to find a
+    document that matches the query of the collection, the rest of the range is searched in parts.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Makes every command of this process visible while its answer is awaited.
+"""Makes the commands that the clients of this process send visible while their answers are awaited.
 
 The driver reports when a command starts and ends (command monitoring). Each outstanding command is registered in
 `runtime.waits`, which warns of long waits. The newest command of each thread is kept for error texts.
@@ -48,7 +48,8 @@ _OF_OTHERS = frozenset(
 class Call:
     """One command: its name, its namespace, and the address and cluster to which it was sent.
 
-    `builds_indexes` is True for commands that build or scan an index. They may take hours although nothing is wrong.
+    `builds_indexes` is True for commands that build an index or make one unique. They may take hours although nothing
+    is wrong.
     """
 
     name: str
@@ -126,7 +127,7 @@ class CallListener(CommandListener):
 
 
 def builds_indexes(command: Mapping[str, Any]) -> bool:
-    """Return whether a command builds or scans an index, which may take hours although nothing is wrong."""
+    """Return whether a command builds an index or makes one unique, which may take hours although nothing is wrong."""
     name = next(iter(command), None)
     if name == "collMod":
         # To make an index unique, the server scans it. Other changes of an index or collection are quick.

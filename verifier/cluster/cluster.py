@@ -107,7 +107,7 @@ def unfit(
 
     Reasons are its topology and its version. `role` names the cluster in the texts, for example "source". `topologies`
     are the supported topologies. `too_old` is the error for a version before `oldest`, or before 6.0 if the cluster is
-    sharded.
+    sharded. An older featureCompatibilityVersion counts as the version.
     """
     if facts.topology not in topologies:
         yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}, which is not supported."

@@ -1,8 +1,8 @@
 """Decides whether two documents are equal, and where they differ. The functions here have no side effects.
 
 Documents are compared as raw bytes, including the types of numbers and the payloads of NaN. The order of fields can be
-ignored, but never the order of array elements. Fields are compared as a multiset of names and values, because servers
-store field names that are empty, contain dots or occur twice.
+ignored, but never the order of array elements. To find where documents differ, their fields are matched by name and
+value, not only by name, because a field name can occur twice in a document. It can also be empty, or contain dots.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_DIFFERENCES = 20
 # needs about 400 bytes, and a document of 16 MB can have more than a million.
 _MOST_UNMATCHED = 10_000
 _TOO_MANY = "too many fields differ, or are in a different order, to list them all"
-# Longer field names are cut, in characters: a name may have megabytes.
+# The number of characters to which a field name is cut in a path: a name may have megabytes.
 _LONGEST_NAME = 100
 _NESTED = (rawbson.DOCUMENT, rawbson.ARRAY)
 

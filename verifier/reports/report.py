@@ -20,7 +20,7 @@ from verifier.compare.record import MOST_PROCESSES, CheckProcess, CheckRecord, S
 from verifier.overview import compared_nothing, summary
 from verifier.page.report_page import COUNTED, PROXIES, UNKNOWN_CALLERS, Level, moment, rate
 
-# How many differences a report lists, and how many namespaces.
+# The maximum numbers of differences and of namespaces that a report lists.
 MOST_LISTED = 100
 MOST_NAMESPACES = 10_000
 # The maximum length of a text in the report, in characters: an _id or a filter may have megabytes.

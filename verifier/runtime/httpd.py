@@ -37,7 +37,7 @@ from verifier.runtime.errors import ErrorKind, OperationError, describe
 from verifier.runtime.tasks import StopToken
 from verifier.runtime.tls import Certificate
 
-# A request body holds options and filters; more than this is a mistake. In bytes.
+# The largest request body that the app accepts, in bytes: a body holds only options and filters.
 MAX_BODY = 1 << 20
 # waitress itself refuses a longer body, and answers with plain text instead of JSON. In bytes.
 _MOST_STORED = 4 * MAX_BODY

@@ -36,7 +36,7 @@ _PASSING_VIEW_CODES = (failures.NAMESPACE_EXISTS, 5, 165, 167)
 BY_UUID = frozenset({"collMod", "createIndexes", "drop", "dropIndexes", "renameCollection"})
 
 # Error codes that mean that users changed the definition before the sync did: the collection or index is gone; a view
-# has the name; users replaced the index with one that is not prepared; or an equivalent index exists.
+# has the name; users replaced the index with one that is not `prepareUnique`; or an equivalent index exists.
 _USERS_WERE_FASTER = (
     failures.NAMESPACE_NOT_FOUND,
     failures.INDEX_NOT_FOUND,
@@ -127,8 +127,9 @@ class Catalog:
     def _run_create(self, namespace: Namespace, command: dict[str, Any]) -> dict[str, Any] | None:
         """Run the `create` command of a collection, and return the reply; None if the name is taken.
 
-        Servers treat a time series as a view, and refuse it if it conflicts with outdated views that refer to its name.
-        The sync's own views in the database are then dropped; the commit creates them with their final definitions.
+        Servers treat a time-series collection as a view, and refuse it if it conflicts with outdated views that refer
+        to its name. The sync's own views in the database are then dropped; the commit creates them with their final
+        definitions.
         """
         created = self._run(namespace, command, *_PASSING_VIEW_CODES)
         if created is None and self._kind_at(namespace) is None:
@@ -452,11 +453,11 @@ class Catalog:
             raise _refused(next(iter(command)), namespace, error) from error
 
     def _by_uuid(self, namespace: Namespace, command: dict[str, Any]) -> dict[str, Any]:
-        """Return the field `collectionUUID`, which limits a command to one collection, not only to its name.
+        """Return the field `collectionUUID`, so that a command has no effect on another collection of the same name.
 
-        This is the collection that has the name now, or in the `uuids` of this Catalog. Return an empty dict if the
-        command does not accept the field. Return an empty dict, too, if no collection has the name, or if it is the
-        name of a view, of a time-series collection, or of its buckets.
+        The UUID is that of the collection that has the name in the `uuids` of this Catalog or, if these are None, on
+        the destination now. Return an empty dict if no collection has the name, if it is the name of a view, of a
+        time-series collection, or of its buckets, or if the command does not accept the field.
         """
         name, target = next(iter(command.items()))
         if name not in BY_UUID:
@@ -483,7 +484,8 @@ def known_uuids(
     """Return the UUIDs of the collections of `records` on the destination, by name, to pass to a Catalog.
 
     `uuids` maps all names on the destination to UUIDs. Time-series collections are left out, because servers do not
-    accept the UUID of their buckets. Collections that users have replaced are left out, because they may be foreign.
+    accept the UUID of their buckets. Collections that users have replaced are left out, too: commands must not contain
+    the UUID of a collection that may be foreign.
     """
     return {
         name: uuids[name]

@@ -62,9 +62,9 @@ def new_record(
 
 
 def parked_for(registry: Registry, names: NamespaceMap, name: Namespace) -> CollectionRecord | None:
-    """Return the record of a collection that waits for `name`, a name on the destination; None if there is none.
+    """Return the record of the collection that has a temporary name on the destination in place of `name`, if any.
 
-    Such a collection has a temporary name there, because `name` was taken. `names` is the map of the sync's renames.
+    `names` maps names on the source to names on the destination.
     """
     wanted = names.to_source(name)
     return next(

@@ -15,10 +15,10 @@ from verifier.runtime.tasks import StopToken
 
 
 def case_violations(context: RunContext, name: Namespace, stop: StopToken) -> Iterator[Violation]:
-    """Yield a violation if a database of the destination differs only in case from the one that `name` needs.
+    """Yield a violation if the destination has a database whose name differs only in case from the needed one.
 
-    `name` is a collection or view of the source. An empty database is not detected here: the destination then refuses
-    the command that creates the collection or view.
+    The needed database is that of `name`, a collection or view of the source, after renames. An empty database is not
+    detected here: the destination then refuses the command that creates the collection or view.
     """
     needed = context.names.to_destination(name).database
     if any(each.definition.namespace.database == needed for each in context.registry):

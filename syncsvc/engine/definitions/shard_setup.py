@@ -71,9 +71,9 @@ class Sharding:
         return bool(self._config("collections", {"_id": str(namespace), **SPLITTABLE}))
 
     def shard(self, definition: CollectionSpec) -> None:
-        """Shard an empty collection over all shards. It must already have an index that supports the shard key.
+        """Shard an empty collection. It must already have an index that supports the shard key.
 
-        This method defines zones and does not remove them: call `remove_zones` afterwards.
+        This method may define zones, and does not remove them: call `remove_zones` afterwards, even after an error.
         """
         namespace, key = definition.namespace, definition.shard_key
         assert key is not None
@@ -102,7 +102,7 @@ class Sharding:
     def _source_chunks(self, definition: CollectionSpec) -> list[tuple[Range, str]]:
         """Return the chunks of the collection on the source, in order, with their shards.
 
-        The list is empty if the source no longer has the collection with the same shard key.
+        The list is empty unless the source has the collection now, sharded by the same key as `definition`.
         """
         assert definition.uuid is not None and definition.shard_key is not None
         known = {"uuid": Binary(definition.uuid, 4)}
@@ -123,7 +123,8 @@ class Sharding:
         """Sample documents of the source, and return the values of their shard key fields, sorted.
 
         The list has one BSON document for each sampled document, with only the fields before a hashed field. It is
-        empty if the first field is hashed, or if the source no longer has the collection.
+        empty if the first field is hashed, or if the source no longer has the collection. If the server cannot draw a
+        random sample, the first documents that it returns are used.
         """
         fields = sharding.sampled_fields(shard_key)
         if not fields or definition.uuid is None:

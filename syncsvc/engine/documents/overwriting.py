@@ -43,12 +43,13 @@ def overwrite(
     ordered: bool,
     stop: StopToken,
 ) -> tuple[list[Outcome], str]:
-    """Write whole documents. If any is refused, withhold the collection's indexes (see `withhold`), and retry the rest.
+    """Write whole documents. If any is refused, drop the collection's indexes for a time, and retry the unwritten ones.
 
-    The indexes are withheld because one of them may have refused the document.
+    The indexes are withheld (see `withhold`), because one of them may have refused the document.
 
     Return the documents that were not written, and the error of the first one; both are empty if all documents are
-    written. With `ordered`, write the documents in their order, and stop at the first refused one.
+    written. With `ordered`, write the documents in their order, and stop at the first refused one; a sharded collection
+    ignores `ordered`.
     """
 
     def attempt(documents: list[Outcome]) -> tuple[list[Outcome], str]:

@@ -77,7 +77,7 @@ def run_deletes(
 def offers_raw_diffs(document_writer: DocumentWriter, scratch: Namespace) -> bool:
     """Return whether the destination can apply updates in the format of the oplog (diffs).
 
-    To find out, upserts a document into the collection `scratch`. Raises the driver's errors.
+    To find out, this function upserts a document into the collection `scratch`. Raises the driver's errors.
     """
     key = bson.encode({"_id": "probe"})
     diff = bson.encode({"$v": 2, "diff": {"u": {"a": 2}}})

@@ -1,9 +1,9 @@
 """Writes outcomes, the combined effects of a batch of change events on each document, to a collection.
 
-Usually uses one insert, one delete and one update command. They are independent, because each document is in only one
-of them, except that a refused insert is repeated in the update command.
-Throughput depends mainly on how events are grouped: bulks that are cut at every change between update and delete are
-eight times slower. Documents that the destination refuses or lacks are read again from the source.
+A batch usually needs one insert, one delete and one update command. They are independent, because each document is in
+only one of them, except that a refused insert is repeated in the update command. Throughput depends mainly on how the
+events are grouped: a new command at every change between update and delete would be eight times slower. Documents that
+the destination refuses or lacks are read again from the source.
 """
 
 from __future__ import annotations

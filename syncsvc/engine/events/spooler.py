@@ -5,8 +5,8 @@ of the rows that an earlier process has saved. Spooling keeps pace with the sour
 builds and change event application. Spooling ends when change event application has read all rows and the spooler has
 caught up with the source. Change event application then continues with the live stream.
 
-Rows are deleted once the saved position is at or after their end. So the saved position is always in the first row, or
-at the end of all rows. If it is at the end, the oplog holds the next event.
+Rows are deleted once the saved position is at or after their end. After that, the saved position is in the first row
+that is left. If no row is left, the oplog must still hold the event after the saved position.
 """
 
 from __future__ import annotations

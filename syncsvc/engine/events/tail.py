@@ -53,7 +53,8 @@ class Tail:
     `frontier` records the position up to which the lanes have applied all events. `feed` is notified of the changed
     documents and of DDL events. `save_position` saves the applied position before each DDL event. `resharded` returns
     the UUIDs of collections to copy again, which the source has resharded or moved without an event. `listing` returns
-    the collections whose definitions have changed on a source before 6.0; None if there are none.
+    the collections of a source before 6.0 whose changed definitions must be applied (see `Listing`); None if there are
+    none.
     """
 
     def __init__(
@@ -127,11 +128,13 @@ class Tail:
     def run(self) -> None:
         """Pass the events that `read` reads to lanes and barrier until stopped, and publish the lag after each page.
 
-        Raises every error that must end the sync.
+        Also does work that must wait for the events before it: copies of resharded collections, listings, withheld
+        indexes and repairs. Raises every error that must end the sync.
         """
         if not self._context.run.record.instances:
-            # A killed process may have removed a collection without giving its name to the next one. If several
-            # instances share the sync, they wait at the event of the removal, which is applied again.
+            # A process may have been killed after it removed a collection, but before it gave the name to the
+            # collection that waits for it. If several instances share the sync, they wait at the DDL event of the
+            # removal, which is applied again.
             self._renames.release_all()
         for page in self._pages:
             self._feed.page_begins(page.source_time)

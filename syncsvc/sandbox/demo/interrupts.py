@@ -26,7 +26,10 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Delay interrupts until the end of the block; then raise KeyboardInterrupt if any has arrived before."""
+        """Delay interrupts until the end of the block; then raise KeyboardInterrupt if any has arrived by that time.
+
+        That includes an interrupt that arrived before the block.
+        """
         self._held = True
         try:
             yield
