@@ -101,7 +101,7 @@ class Reconciler:
             self._show(
                 f"The configuration declares desiredState {state}, but the command {command.value} is refused with "
                 f"{error.kind.name}",
-                f"{error.description} The command is retried every {self._retry:.0f} s. {error.kind.remedy}",
+                f"{error} The command is retried every {self._retry:.0f} s.",
             )
         else:
             self._show(None)

@@ -515,7 +515,7 @@ def _not_known(subject: Subject) -> Iterator[str]:
     if len(subject.sync.collections) > MOST_NAMESPACES:
         yield f"Only the first {MOST_NAMESPACES:,} collections are listed."
     if _is_cut(evidence):
-        yield f"Only the first {MOST_LISTED} differences and the first {MOST_LISTED} repaired differences are listed."
+        yield f"At most {MOST_LISTED} differences and {MOST_LISTED} repaired differences are listed."
 
 
 def _senders(record: RunRecord) -> list[Sender]:

@@ -264,7 +264,7 @@ def _not_known(subject: Subject) -> Iterator[str]:
     if len(progress.listed) > MOST_NAMESPACES:
         yield f"Only the first {MOST_NAMESPACES:,} namespaces are listed."
     if len(subject.mismatches) == MOST_LISTED:
-        yield f"Only the first {MOST_LISTED} differences are listed."
+        yield f"At most {MOST_LISTED} differences are listed."
     if len(record.processes) == MOST_PROCESSES:
         yield f"Only the first process and the last {MOST_PROCESSES - 1} processes that ran the check are listed."
 

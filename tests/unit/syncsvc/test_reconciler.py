@@ -56,6 +56,7 @@ def test_a_refusal_is_shown_although_its_text_changes(clock: list[float]) -> Non
     [shown] = waits.long_waits()
     assert shown.seconds == 3 * RETRY
     assert shown.what.endswith("start is refused with InsufficientMemory")
-    assert shown.remedy.startswith("Only 397 MB are available. The command is retried every 10 s. ")
+    assert shown.remedy.startswith("Only 397 MB are available. ")
+    assert shown.remedy.endswith(" The command is retried every 10 s.")
     subject._rest()
     assert waits.long_waits() == ()
