@@ -171,12 +171,13 @@ def _insert(
     context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]
 ) -> tuple[list[Refusal], list[Outcome]]:
     """Insert documents. Return the refused ones with their errors, and the ones whose `_id` already exists."""
-    documents = b"".join([each.document for each in outcomes if each.document is not None])
-    if not documents:
+    inserted = [each for each in outcomes if each.document is not None]
+    if not inserted:
         return [], []
+    documents = b"".join([each.document for each in inserted if each.document is not None])
     errors = context.document_writer.insert(namespace, documents)
-    clashes = [outcomes[each["index"]] for each in errors if already_exists(each)]
-    return [(outcomes[e["index"]], e) for e in errors if not already_exists(e)], clashes
+    clashes = [inserted[each["index"]] for each in errors if already_exists(each)]
+    return [(inserted[e["index"]], e) for e in errors if not already_exists(e)], clashes
 
 
 def _set_right(
