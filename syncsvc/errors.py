@@ -152,7 +152,7 @@ SHARDING_NOT_APPLICABLE = ErrorKind(
 PRESPLIT_NOT_APPLICABLE = ErrorKind(
     "PresplitNotApplicable",
     409,
-    "The start option presplit is only for a sharded destination, and its value source only for a sharded source.",
+    'The start option presplit is only for a sharded destination, and its value "source" only for a sharded source.',
     "Send the start again without the option presplit, or with a value that suits the clusters.",
 )
 READ_PREFERENCE_NOT_APPLICABLE = ErrorKind(
@@ -350,8 +350,8 @@ UNSUPPORTED_CHANGE = ErrorKind(
 SHARD_KEY_CHANGED = ErrorKind(
     "ShardKeyChanged",
     409,
-    "The source has replaced a collection by a new one, which must be copied again. This happens if the collection is "
-    "resharded, or moved by movePrimary, during the commit; or, with several instances, if the source sends no change "
+    "The source has replaced a collection with a new one, which must be copied again. This happens if the collection "
+    "is resharded, or moved by movePrimary, during the commit; or, with several instances, if the source sends no change "
     "event for the resharding or the move.",
     "Send POST /api/v1/resume, which copies the collection again. Then commit again. If the sync fails again, reset it "
     "(POST /api/v1/reset) and start it again. With several instances, do not run reshardCollection, moveCollection, "
@@ -366,10 +366,10 @@ RENAMED_OUT_OF_FILTER = ErrorKind(
     "source and send POST /api/v1/resume.",
 )
 NAMESPACE_COLLISION = namespace_map.NAMESPACE_COLLISION.with_remedy(
-    "With reversible, which excludes filters, drop or rename one of them instead. If the sync has already begun, "
-    "namespaceRemap cannot be changed: drop the named collection or view on the source, or rename the collection, and "
-    "send POST /api/v1/resume. A sync that was never committed can also be reset (POST /api/v1/reset) and started with "
-    "other options."
+    "With reversible, which excludes filters, drop or rename one of the two namespaces on the source instead. If the "
+    "sync has already begun, namespaceRemap cannot be changed: drop the named collection or view on the source, or "
+    "rename the collection, and send POST /api/v1/resume. A sync that was never committed can also be reset (POST "
+    "/api/v1/reset) and started with other options."
 )
 NOT_RENAMABLE = ErrorKind(
     "NotRenamable",

@@ -154,10 +154,10 @@ def warnings(
     yield from filter_warnings(found.filter_matches)
     if found.hidden:
         yield (
-            f"The source has buckets of {some_of(found.hidden)}, but no time-series collection of this name, because a "
-            "client inserted into it while another one created it. No query shows the measurements in these buckets, "
-            "and the sync does not copy them. The documentation says how to recover them: see 'measurements that no "
-            "query shows are not synced' in docs/reference/limits."
+            f"The source has buckets of {some_of(found.hidden)}, but no time-series collection of such a name, because "
+            "a client inserted into the collection while another client created it. No query shows the measurements in "
+            "these buckets, and the sync does not copy them. The documentation says how to recover them: see "
+            "'measurements that no query shows are not synced' in docs/reference/limits."
         )
     yield from _oplog_warnings(options, found, estimates)
     shortage = _spool_shortage(options, estimates, spool_limit)
@@ -257,6 +257,6 @@ def _oplog_warnings(options: StartOptions, found: Findings, estimates: Estimates
         yield (
             f"The copy may take {in_words(copy)}, but the oplog of the source ({_shown(found.oplog.limit)}) keeps "
             f"entries for {in_words(window)} at its average write rate. If the oplog drops entries before the sync has "
-            "read them, the sync fails: leave eventSpool at auto, or enlarge the oplog on each member "
+            "read them, the sync fails: set eventSpool to auto, or enlarge the oplog on each member "
             "(replSetResizeOplog) before the start."
         )

@@ -24,7 +24,7 @@ _AWAITED = (
     "Some instances have not received a command that other instances have received: {}. Send each command to every "
     "instance."
 )
-_KEEP = "Until then, the oplog of {} must keep all changes since the commit."
+_KEEP = "Until all instances have received the command reverse, the oplog of {} must keep all changes since the commit."
 
 # The beginning of a failure description that comes from another instance.
 _BEGINNING = "The instance "
