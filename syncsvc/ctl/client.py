@@ -136,7 +136,7 @@ class Client:
                 Exit.UNREACHABLE,
                 "TLSFailed",
                 f"no secure connection to {self.url}: {_cause(error)}. If your own certificate authority has signed "
-                "the daemon's certificate, name the file with the authority's certificate with --ca-file.",
+                "the daemon's certificate, use --ca-file to name the file with the authority's certificate.",
             ) from error
         except requests.exceptions.ReadTimeout as error:
             raise ClientError(

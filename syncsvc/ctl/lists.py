@@ -103,7 +103,9 @@ def users(tool: Tool, copy: bool) -> None:
     "Show only the differences after a given one. PAGE_TOKEN is the field `place` of that difference in the output "
     "of --json.",
 )
-@options.seconds("--min-duration", "Omit documents that have differed for less than this many seconds.")
+@options.seconds(
+    "--min-duration", "Omit documents that have differed for less than this many seconds."
+)
 @options.flag("--repaired", "Show the repaired differences, not the remaining differences.")
 @pass_tool
 def mismatches(
