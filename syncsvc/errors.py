@@ -39,8 +39,8 @@ UNKNOWN_CLUSTER = ErrorKind(
 INVALID_STATE = ErrorKind(
     "InvalidState",
     409,
-    "The command is not allowed in the current state of the sync.",
-    "Nothing was changed. GET /api/v1/progress shows the state. Send the command again in a state that allows it.",
+    "The request is not possible in the current state of the sync, with the options of the sync, or at this instance.",
+    "Nothing was changed. GET /api/v1/progress shows the state. Send the request again in a state that allows it.",
 )
 CONTRADICTS_DESIRED_STATE = ErrorKind(
     "ContradictsDesiredState",
@@ -132,7 +132,7 @@ REVERSIBLE_WITH_EXISTING_DATA = ErrorKind(
 METADATA_LEFT_OVER = ErrorKind(
     "MetadataLeftOver",
     409,
-    "The destination holds the metadata of another sync.",
+    "The destination holds the metadata of another sync, or of other instances that this instance cannot join.",
     "Nothing was changed. If the other sync is committed, drop its metadata database on the destination. Otherwise, "
     "let it end, or reset it with its own process. Then send the start again. For several syncs to one destination, "
     "give each its own --syncName.",
@@ -428,8 +428,8 @@ DUPLICATE_IDS = ErrorKind(
 DEFINITION_NOT_APPLICABLE = ErrorKind(
     "DefinitionNotApplicable",
     409,
-    "The destination refuses a collection, view or index of the source.",
-    "Remove the cause that the server's message names; then send POST /api/v1/resume.",
+    "The definition or the name of a collection, view or index of the source cannot be applied to the destination.",
+    "Remove the cause that errorDescription names; then send POST /api/v1/resume.",
 )
 FOREIGN_WRITE_BLOCK = ErrorKind(
     "ForeignWriteBlock",
@@ -532,13 +532,14 @@ _ABANDON = (
 WRONG_CLUSTERS = ErrorKind(
     "WrongClusters",
     409,
-    "The metadata on the destination belongs to a sync between other clusters.",
+    "The saved sync does not fit the clusters or the option --standby of this process, or both clusters hold a saved "
+    "sync.",
     f"Start the process with the clusters of the sync that wrote the metadata. {_ABANDON}",
 )
 INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
     409,
-    "The metadata on the destination was written by another version of this program.",
+    "The metadata on the destination cannot be read, probably because another version of this program wrote it.",
     f"Start the version of this program that wrote the metadata. {_ABANDON}",
 )
 
