@@ -39,8 +39,8 @@ UNKNOWN_CLUSTER = ErrorKind(
 INVALID_STATE = ErrorKind(
     "InvalidState",
     409,
-    "The command is not allowed in the current state of the sync.",
-    "Nothing was changed. GET /api/v1/progress shows the state. Send the command again in a state that allows it.",
+    "The request is not possible in the current state of the sync, with the options of the sync, or at this instance.",
+    "Nothing was changed. GET /api/v1/progress shows the state. Send the request again in a state that allows it.",
 )
 CONTRADICTS_DESIRED_STATE = ErrorKind(
     "ContradictsDesiredState",
@@ -82,10 +82,10 @@ CANNOT_REPAIR = ErrorKind(
 CANNOT_COMMIT = ErrorKind(
     "CannotCommit",
     409,
-    "canCommit is false: the copy or the first pass of the verification is not finished, the destination, the "
-    "verification or another instance is too far behind, differences are being repaired, a collection was resharded "
-    "and is being copied again, or, if the source is older than MongoDB 6.0, the definition of a collection or view "
-    "has just changed.",
+    "canCommit is false, for example because the copy or the first pass of the verification is not finished, the "
+    "destination, the verification or another instance is too far behind, differences are being repaired, a collection "
+    "was resharded and is being copied again, or, if the source is older than MongoDB 6.0, the definition of a "
+    "collection or view has just changed.",
     "Wait until canCommit is true in GET /api/v1/progress, and read its warnings.",
 )
 DESTINATION_NOT_EMPTY = ErrorKind(
@@ -132,7 +132,7 @@ REVERSIBLE_WITH_EXISTING_DATA = ErrorKind(
 METADATA_LEFT_OVER = ErrorKind(
     "MetadataLeftOver",
     409,
-    "The destination holds the metadata of another sync.",
+    "The destination holds the metadata of another sync, or of other instances that this instance cannot join.",
     "Nothing was changed. If the other sync is committed, drop its metadata database on the destination. Otherwise, "
     "let it end, or reset it with its own process. Then send the start again. For several syncs to one destination, "
     "give each its own --syncName.",
@@ -152,14 +152,14 @@ SHARDING_NOT_APPLICABLE = ErrorKind(
 PRESPLIT_NOT_APPLICABLE = ErrorKind(
     "PresplitNotApplicable",
     409,
-    "The start option presplit is only for a sharded destination, and its value source only for a sharded source.",
+    'The start option presplit is only for a sharded destination, and its value "source" only for a sharded source.',
     "Send the start again without the option presplit, or with a value that suits the clusters.",
 )
 READ_PREFERENCE_NOT_APPLICABLE = ErrorKind(
     "ReadPreferenceNotApplicable",
     409,
     "The start option copyReadPreference is only for a source that is a replica set. On a sharded cluster, a chunk "
-    "migration can delete documents that a secondary is still reading, and the copy would miss them.",
+    "migration can delete documents that the copy is still reading from a secondary, so the copy would miss them.",
     "Send the start again without the option copyReadPreference.",
 )
 NO_MEMBER_TO_COPY = ErrorKind(
@@ -221,8 +221,8 @@ UNKNOWN_INSTANCE = ErrorKind(
 INSTANCES_NOT_APPLICABLE = ErrorKind(
     "InstancesNotApplicable",
     409,
-    "The source is a sharded cluster, and the start option instances does not list exactly the instances that it "
-    "needs: one for each shard, or a single one.",
+    "The source is a sharded cluster, and the start option instances does not list exactly the needed instances: one "
+    "for each shard, or a single one.",
     "Leave the start option instances out: a sync from a sharded cluster does not need this option.",
 )
 DIFFERENT_START = ErrorKind(
@@ -350,9 +350,9 @@ UNSUPPORTED_CHANGE = ErrorKind(
 SHARD_KEY_CHANGED = ErrorKind(
     "ShardKeyChanged",
     409,
-    "The source has replaced a collection by a new one, which must be copied again. This happens if the collection is "
-    "resharded, or moved by movePrimary, during the commit; or, with several instances, if the source sends no change "
-    "event for the resharding or the move.",
+    "The source has replaced a collection with a new one, which must be copied again. This happens if the collection "
+    "is resharded, or moved by movePrimary, during the commit; or, with several instances, if the source sends no "
+    "change event for the resharding or the move.",
     "Send POST /api/v1/resume, which copies the collection again. Then commit again. If the sync fails again, reset it "
     "(POST /api/v1/reset) and start it again. With several instances, do not run reshardCollection, moveCollection, "
     "unshardCollection or movePrimary before the commit.",
@@ -366,10 +366,10 @@ RENAMED_OUT_OF_FILTER = ErrorKind(
     "source and send POST /api/v1/resume.",
 )
 NAMESPACE_COLLISION = namespace_map.NAMESPACE_COLLISION.with_remedy(
-    "With reversible, which excludes filters, drop or rename one of them instead. If the sync has already begun, "
-    "namespaceRemap cannot be changed: drop the named collection or view on the source, or rename the collection, and "
-    "send POST /api/v1/resume. A sync that was never committed can also be reset (POST /api/v1/reset) and started with "
-    "other options."
+    "With reversible, which excludes filters, drop or rename one of the two namespaces on the source instead. If the "
+    "sync has already begun, namespaceRemap cannot be changed: drop the named collection or view on the source, or "
+    "rename the collection, and send POST /api/v1/resume. A sync that was never committed can also be reset (POST "
+    "/api/v1/reset) and started with other options."
 )
 NOT_RENAMABLE = ErrorKind(
     "NotRenamable",
@@ -409,7 +409,7 @@ EVENT_SPOOL_DAMAGED = ErrorKind(
 EVENT_NOT_APPLICABLE = ErrorKind(
     "EventNotApplicable",
     409,
-    "The destination refuses a change from the source, even after the sync has read the changed document again.",
+    "The destination refuses the write with which the sync applies a change of a document on the source.",
     "Remove the cause that the server's message names; then send POST /api/v1/resume.",
 )
 DOCUMENT_NOT_COPIED = ErrorKind(
@@ -428,13 +428,13 @@ DUPLICATE_IDS = ErrorKind(
 DEFINITION_NOT_APPLICABLE = ErrorKind(
     "DefinitionNotApplicable",
     409,
-    "The destination refuses a collection, view or index of the source.",
-    "Remove the cause that the server's message names; then send POST /api/v1/resume.",
+    "The definition or the name of a collection, view or index of the source cannot be applied to the destination.",
+    "Remove the cause that errorDescription names; then send POST /api/v1/resume.",
 )
 FOREIGN_WRITE_BLOCK = ErrorKind(
     "ForeignWriteBlock",
     409,
-    "An administrator or another program has blocked the user writes of a cluster and has given a reason. The server "
+    "An administrator or another program has blocked user writes to a cluster and has given a reason. The server "
     "then refuses to let the sync block or unblock them.",
     "Find out whether the block is still needed. If not, lift it with its reason, which the server's message names: "
     'db.adminCommand({setUserWriteBlockMode: 1, global: false, reason: "REASON"}). Then send the refused '
@@ -464,7 +464,7 @@ USER_OR_ROLE_EXISTS = ErrorKind(
     "Drop the named users and roles on the destination, or make them equal to those of the source. To keep other "
     "definitions on the destination, start the sync with onConflict skip; roles that the source does not have must "
     "still be dropped. If the sync has already begun, GET /api/v1/users lists all conflicts; remove them, then "
-    "repeat the refused command. If it has failed, first send POST /api/v1/resume.",
+    "repeat the refused command. If the sync has failed, first send POST /api/v1/resume.",
 )
 ROLE_MISSING = ErrorKind(
     "RoleMissing",
@@ -532,13 +532,14 @@ _ABANDON = (
 WRONG_CLUSTERS = ErrorKind(
     "WrongClusters",
     409,
-    "The metadata on the destination belongs to a sync between other clusters.",
+    "The saved sync does not fit the clusters or the option --standby of this process, or both clusters hold a saved "
+    "sync.",
     f"Start the process with the clusters of the sync that wrote the metadata. {_ABANDON}",
 )
 INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
     409,
-    "The metadata on the destination was written by another version of this program.",
+    "The metadata on the destination cannot be read, probably because another version of this program wrote it.",
     f"Start the version of this program that wrote the metadata. {_ABANDON}",
 )
 

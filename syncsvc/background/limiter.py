@@ -51,8 +51,9 @@ _MEASURED = 3
 _WORK = {Phase.COPYING: Limit.COPY_BYTES, Phase.APPLYING: Limit.EVENTS}
 _HARMLESS = {Limit.COPY_BYTES: 100_000, Limit.EVENTS: 100}
 _SUSPENDED = (
-    "The limit of change events per second is suspended: {}. With the limit, the sync could fail. If the events "
-    "overload a cluster, enlarge the oplog of the source (replSetResizeOplog), or write less to the source."
+    "The limit of change events per second is suspended: {}. With the limit, the sync could fail. The limit applies "
+    "again when this danger has passed. If the change events overload a cluster before that, enlarge the oplog of the "
+    "source (replSetResizeOplog), or write less to the source."
 )
 
 

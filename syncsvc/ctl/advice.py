@@ -46,8 +46,8 @@ def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     """
     if not progress["canCommit"]:
         return [*_why_not(progress)] or [
-            "The daemon is still checking whether a commit is possible. If the check does not end, look for the cause "
-            "in the warnings of the status, and at the other instances of the sync."
+            "The daemon is still checking whether a commit is possible. If the check does not end, see the warnings "
+            "(syncctl status), and check the other instances of the sync."
         ]
     lag = progress.get("lagTimeSeconds")
     if max_lag is not None and (lag is None or lag > max_lag):
@@ -121,7 +121,7 @@ def copy_of(progress: Document) -> Copy:
 
 def _copied(copy: Copy) -> str:
     if copy.is_part:
-        return f"this instance has copied {size(copy.copied)}, of {size(copy.total)} in all"
+        return f"this instance has copied {size(copy.copied)}; all instances together copy {size(copy.total)}"
     return f"{percent(share(copy.copied, copy.total))} of {size(copy.total)} are copied"
 
 

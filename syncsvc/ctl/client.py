@@ -136,14 +136,15 @@ class Client:
                 Exit.UNREACHABLE,
                 "TLSFailed",
                 f"no secure connection to {self.url}: {_cause(error)}. If your own certificate authority has signed "
-                "the daemon's certificate, name the file with the authority's certificate with --ca-file.",
+                "the daemon's certificate, use --ca-file to name the file with the authority's certificate.",
             ) from error
         except requests.exceptions.ReadTimeout as error:
             raise ClientError(
                 Exit.UNREACHABLE,
                 "NoAnswer",
                 f"{self.url} accepted the connection, but did not answer in time. It is unknown whether the daemon "
-                "executed the request: check with syncctl status before you repeat a command.",
+                "executed the request: check the status (syncctl status, or syncctl verifier status for the verifier) "
+                "before you repeat a command.",
             ) from error
         except (requests.RequestException, OSError) as error:
             raise ClientError(
@@ -189,7 +190,7 @@ def checked_url(text: str) -> str:
     _ = parts.port  # raises ValueError
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError(
-            "the address must be like http://localhost:27182 or https://host.example:27182"
+            "the address must look like http://localhost:27182 or https://host.example:27182"
         )
     if parts.username is not None or parts.password is not None:
         raise ValueError(

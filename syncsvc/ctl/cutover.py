@@ -31,7 +31,7 @@ _COMMITS = ("COMMITTING", "COMMITTED")
     "--wait", "Wait until a commit is possible, commit, then wait until the sync is COMMITTED."
 )
 @options.seconds(
-    "--max-lag", "Commit only while the destination is at most this time behind the source."
+    "--max-lag", "Commit only while the destination is at most this many seconds behind the source."
 )
 @options.DRY_RUN
 @options.flag(_YES, "Do not ask for a confirmation.")
@@ -135,7 +135,7 @@ def _judge_commit(tool: Tool, answer: Answer, progress: Document, max_lag: float
 
 
 _NOTHING_HELD = (
-    "WARNING: the sync contains no collections, so no documents were copied. Do not commit unless you expect this: "
+    "WARNING: the sync contains no collections, so it copies no documents. Do not commit unless you expect this: "
     "compare includeNamespaces and excludeNamespaces with the names on the source."
 )
 # The states in which waiting can make a commit possible.
@@ -152,8 +152,8 @@ def _await_commit(watching: Watch, progress: Document, max_lag: float | None) ->
 
 _BLOCKED = "WARNING: the commit blocks user writes to the source. First stop the applications that write to the source."
 _NOT_BLOCKED = (
-    "WARNING: later writes to the source are not synced. The source is not blocked: stop all applications that write "
-    "to it before you confirm."
+    "WARNING: the commit does not block user writes to the source, and writes after the commit are not synced. Stop "
+    "all applications that write to the source before you confirm."
 )
 
 

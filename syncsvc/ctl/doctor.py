@@ -149,7 +149,7 @@ def _preflight(api: Client, progress: Document, start: Document) -> Iterator[Che
     for text in found["warnings"]:
         yield Check("preflight", WARNING, text)
     if not found["violations"]:
-        text = "Versions, privileges, collections, disk and memory permit a start."
+        text = "All checks of the preflight permit a start."
         yield Check("preflight", OK, text)
     yield _oplog(found["estimates"])
 

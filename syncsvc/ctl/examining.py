@@ -101,7 +101,10 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
     left_out = (
         damaged and f"These logs were left out, because they cannot be read: {', '.join(damaged)}."
     )
-    step = f"{_missing_logs(logs, read)}review the archive before you pass it on: tar -tzf {quote(str(target))}"
+    step = (
+        f"{_missing_logs(logs, read)}list and review the files in the archive before you pass it on: "
+        f"tar -tzf {quote(str(target))}"
+    )
     tool.say(f"Wrote {target} with {', '.join(names)}.", left_out or None, tool.next(step))
 
 

@@ -207,7 +207,9 @@ def _generation(progress: Document, rates: Rates) -> Iterator[Fact]:
     first = progress["gen0Stats"] or progress["generationStats"]
     yield _comparison(progress, rates)
     rechecked = count(progress["totalRechecksDone"])
-    yield Fact("generation", f"{progress['generation']}; {rechecked} documents compared again")
+    yield Fact(
+        "generation", f"{progress['generation']}; {rechecked} repeated comparisons of documents"
+    )
     tasks = progress["verificationStatus"]
     done, failed = count(tasks["completedTasks"]), count(tasks["failedTasks"])
     collections = count(first["totalNamespaces"])

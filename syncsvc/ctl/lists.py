@@ -90,7 +90,7 @@ def users(tool: Tool, copy: bool) -> None:
     found = answer.body["usersAndRoles"]
     tool.show(
         answer,
-        users_view(found) if found else "The source has no users and custom roles to copy.",
+        users_view(found) if found else "The source has no users or custom roles to copy.",
         tool.next(f"{tool.name} status"),
     )
 
@@ -103,7 +103,9 @@ def users(tool: Tool, copy: bool) -> None:
     "Show only the differences after a given one. PAGE_TOKEN is the field `place` of that difference in the output "
     "of --json.",
 )
-@options.seconds("--min-duration", "Omit documents that have differed for less than this time.")
+@options.seconds(
+    "--min-duration", "Omit documents that have differed for less than this many seconds."
+)
 @options.flag("--repaired", "Show the repaired differences, not the remaining differences.")
 @pass_tool
 def mismatches(

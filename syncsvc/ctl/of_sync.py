@@ -145,7 +145,7 @@ def resume(tool: Tool) -> None:
     "--threads", "NUMBER", "Maximum threads that read and write at once, or `none` for no limit."
 )
 @options.file(
-    "YAML or JSON file with the limits to change. Only a file can change windows and auto."
+    "YAML or JSON file with the limits to change. Only a file can change `windows` and `auto`."
 )
 @pass_tool
 def limit(tool: Tool, /, file: Path | None, **given: str | None) -> None:

@@ -152,7 +152,9 @@ def summary(tool: Tool) -> None:
 
 @verifier.command()
 @options.number("--limit", 100, "Show at most this many differences.")
-@options.seconds("--min-duration", "Omit documents that have differed for less than this time.")
+@options.seconds(
+    "--min-duration", "Omit documents that have differed for less than this many seconds."
+)
 @pass_tool
 def mismatches(tool: Tool, limit: int, min_duration: float | None) -> None:
     """List the differences: first definitions, then documents.

@@ -60,5 +60,5 @@ def flag(name: str, meaning: str) -> Decorator:
 START = file(
     "YAML or JSON file with the start options. Default: a sync from cluster0 to cluster1, with default options."
 )
-TIMEOUT = seconds("--timeout", "Stop waiting after this time, with exit status 4.")
+TIMEOUT = seconds("--timeout", "Stop waiting after this many seconds, with exit status 4.")
 DRY_RUN = flag("--dry-run", "Only show the effect of the command, without changing anything.")

@@ -105,10 +105,10 @@ def _estimates(found: Document) -> list[Row]:
         "to sync": (
             "{namespaces} collections and views, {documents} documents, {bytes}, {indexes} indexes"
         ),
-        "copy": "about {copySeconds}",
-        "oplog": "the oplog of the source keeps a change for {oplogWindowSeconds}",
-        "disk": "{diskNeededBytes} needed, {diskFreeBytes} free on the destination",
-        "memory": "{memoryNeededBytes} needed, {memoryAvailableBytes} available",
+        "copy": "estimated time: {copySeconds}",
+        "oplog": "time for which the oplog of the source keeps a change: {oplogWindowSeconds}",
+        "disk": "needed: {diskNeededBytes}; free on the destination: {diskFreeBytes}",
+        "memory": "needed: {memoryNeededBytes}; available: {memoryAvailableBytes}",
     }
     known = {name: _estimate(name, value) for name, value in found.items()}
     return [(label, text.format_map(known)) for label, text in texts.items()]

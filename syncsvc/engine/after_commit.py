@@ -234,7 +234,8 @@ class _Watch:
             if _is(errors.SUPERSEDED, error):
                 raise Cancelled("another process has taken the sync over") from error
             _log.debug(
-                "The findings of the watch after the commit cannot be saved now. This is retried.",
+                "The findings of the watch for user writes to the source after the commit cannot be saved now. The "
+                "save is retried.",
                 extra={"error": failures.text_of(error)},
             )
             self._stop.sleep(_PAUSE)
@@ -278,7 +279,8 @@ class _Watch:
             self._report_interruption(error)
         elif self._problem is None:
             _log.warning(
-                "The watch for user writes to the source after the commit fails, and is retried.",
+                "The watch for user writes to the source after the commit has failed, so new user writes are not "
+                "detected now. The watch is retried.",
                 exc_info=error,
             )
             self._problem = failures.text_of(error).rstrip(".")
@@ -294,7 +296,7 @@ class _Watch:
         else:
             _log.info(
                 "The watch for user writes to the source after the commit is interrupted, because a call to a cluster "
-                "failed. It is retried. You need not do anything if you have switched off the source.",
+                "failed. The watch is retried. You need not do anything if you have switched off the source.",
                 extra=fields,
             )
         self._fails = True

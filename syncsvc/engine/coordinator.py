@@ -325,8 +325,8 @@ class Coordinator(Phases):
         self._context.progress.warn(
             WarningKind.FOREIGN_BLOCK,
             f"An administrator or another program has blocked user writes to {name} (the source) and given a reason, "
-            f"so the server refuses the write block of this sync. Stop all applications that write to {name}: when the "
-            "other block is lifted, their writes would be lost.",
+            "so the server refuses the write block of this sync. The commit continues without its own block. Stop all "
+            f"applications that write to {name}: writes after the other block is lifted would be lost.",
         )
 
     def _commit_time(self, stop: StopToken) -> Timestamp:

@@ -27,7 +27,7 @@ def watch_selection(context: RunContext, stop: StopToken) -> None:
             WarningKind.NOTHING_SELECTED,
             f"{SELECTS_NOTHING}, so nothing is synced. If this is a mistake, reset the sync, and start it with "
             "corrected filters: a preflight names those that match nothing. Otherwise, you need not do anything: until "
-            "the commit, the sync copies each collection and view that they select when it is created.",
+            "the commit, the sync copies each selected collection and view when it is created.",
         )
         stop.sleep(_INTERVAL)
     context.progress.end_warning(WarningKind.NOTHING_SELECTED)

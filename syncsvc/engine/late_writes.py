@@ -53,8 +53,8 @@ from verifier.runtime.tasks import StopToken
 from verifier.runtime.waits import waiting
 
 _SEARCHING = (
-    "This takes up to 20 seconds on an idle sharded cluster, and longer after many changes. If it does not end, check "
-    "that all members of this cluster are up and do not lag far behind the primary."
+    "The search takes up to 20 seconds on an idle sharded cluster, and longer after many changes. If it does not end, "
+    "check that all members of the cluster are up and do not lag far behind the primary."
 )
 
 Change = KeyEvent | DefinitionEvent

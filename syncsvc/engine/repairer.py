@@ -152,8 +152,8 @@ class Repairer:
         if foreign:
             _log.warning(
                 "Collections are not repaired, because users dropped them on the destination and created them again. "
-                "While they differ from the source, no verification succeeds: save their data if needed, drop them, "
-                "and send POST /api/v1/repair.",
+                "While they differ from the source, no verification succeeds: save their data if needed, drop them on "
+                "the destination, and send POST /api/v1/repair.",
                 extra={"namespaces": sorted(map(str, foreign))},
             )
         for found in (

@@ -126,7 +126,7 @@ class Reset:
             _log.warning(
                 "The source does not answer, so the reset continues without it: user writes may stay blocked there, "
                 "and the balancer stopped. When the source answers again, connect mongosh to it and run the commands "
-                "in the field undo.",
+                "in the field `undo`.",
                 extra={
                     "cluster": record.source,
                     "undo": commands,

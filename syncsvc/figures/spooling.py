@@ -57,6 +57,6 @@ def warning(size: int, limit: int, speed: float, warned: bool) -> str | None:
         )
     when = f" The spool will be full in {in_words((limit - size) / speed)}." if speed > 0 else ""
     return (
-        f"The event spool has little room left ({held}).{when} Restart the process with a larger --eventSpoolMB, if "
-        "the disk of the destination has room."
+        f"The event spool has little room left ({held}).{when} A full spool can make the sync fail: restart the "
+        "process with a larger --eventSpoolMB, if the disk of the destination has room."
     )

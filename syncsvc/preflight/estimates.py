@@ -253,6 +253,6 @@ def _oplog_warnings(options: StartOptions, found: Findings, estimates: Estimates
         yield (
             f"The copy may take {in_words(copy)}, but the oplog of the source ({_shown(found.oplog.limit)}) keeps "
             f"entries for {in_words(window)} at its average write rate. If the oplog drops entries before the sync has "
-            "read them, the sync fails: leave eventSpool at auto, or enlarge the oplog on each member "
+            "read them, the sync fails: set eventSpool to auto, or enlarge the oplog on each member "
             "(replSetResizeOplog) before the start."
         )

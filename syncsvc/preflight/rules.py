@@ -50,9 +50,9 @@ def name_violations(options: StartOptions, clusters: Mapping[str, object]) -> It
     names = " and ".join(clusters)
     for role, name in (("source", options.source), ("destination", options.destination)):
         if name not in clusters:
-            yield errors.UNKNOWN_CLUSTER, f"{role} is {name}, but the clusters are named {names}."
+            yield errors.UNKNOWN_CLUSTER, f"The field {role} is {name}, but the clusters are named {names}."
     if options.source == options.destination:
-        yield SAME_CLUSTER, f"source and destination are both {options.source}."
+        yield SAME_CLUSTER, f"The fields source and destination are both {options.source}."
 
 
 def option_violations(options: StartOptions) -> Iterator[Violation]:
@@ -183,7 +183,7 @@ def _document_filter_violations(options: StartOptions, found: Findings) -> Itera
             if name not in synced:
                 yield errors.INVALID_DOCUMENT_FILTER, (
                     f"documentFilter names {name}, but that collection does not exist on the source, or "
-                    "includeNamespaces or excludeNamespaces exclude it."
+                    "the filters (includeNamespaces, excludeNamespaces) do not select it."
                 )
 
 

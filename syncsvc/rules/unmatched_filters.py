@@ -86,7 +86,7 @@ def filter_warnings(found: FilterMatches) -> Iterator[str]:
     """
     if found.selects_nothing:
         yield (
-            f"{SELECTS_NOTHING}. A sync would copy nothing until a collection or view that they select is created. "
+            f"{SELECTS_NOTHING}. A sync would copy nothing until a selected collection or view is created. "
             "Compare the filters with the names on the source."
         )
     for each in found.unmatched[:_MOST_ELEMENTS]:

@@ -394,7 +394,8 @@ def test_a_shared_sync_is_reversed(pair: Pair, fleet: Fleet) -> None:
     destination.d.c.update_many({}, {"$set": {"of": "destination"}})
     fleet.coordinator.post("reverse")
     fleet.coordinator.wait_for_warning(
-        f"{fleet.names[1]} (reverse). Send each command to every instance. Until then, the oplog of cluster1"
+        f"{fleet.names[1]} (reverse). Send each command to the instance that is named before it. Until all instances "
+        "have received the command reverse, the oplog of cluster1"
     )
     assert fleet.coordinator.progress()["state"] == "REVERSING"
     fleet.follower.post("reverse")

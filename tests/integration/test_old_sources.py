@@ -211,7 +211,7 @@ def test_an_option_that_the_destination_cannot_change_fails_the_sync(
     daemon.wait_until_committable()
     d.command("collMod", "items", recordPreImages=True)
     daemon.wait_for_failure(
-        "UnsupportedChange", "recordPreImages was changed for d.items. collMod "
+        "UnsupportedChange", "collMod cannot change on the destination: recordPreImages."
     )
     fails_again(daemon, "UnsupportedChange")
     d.command("collMod", "items", recordPreImages=False)

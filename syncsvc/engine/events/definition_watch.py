@@ -158,8 +158,9 @@ class DefinitionWatch:
             names = ", ".join(sorted(map(str, changed.applicable))[:_MOST_NAMED])
             raise OperationError(
                 UNSUPPORTED_CHANGE,
-                f"During the commit, collections were created or their definitions were changed: {names}. A source of "
-                f"version {self._version} does not report such changes, so they were not applied to the destination.",
+                f"During the commit, these collections were created, or their definitions were changed: {names}. A "
+                f"source of version {self._version} does not report such changes, so the changes were not applied to "
+                "the destination.",
             )
 
     def _compare_strictly(self, stop: StopToken) -> Changed:

@@ -244,7 +244,9 @@ def replaced(
 
 def _changed(records: Iterable[CollectionRecord]) -> OperationError:
     names = ", ".join(sorted(str(each.source_name) for each in records))
-    return OperationError(SHARD_KEY_CHANGED, f"The source has replaced {names} by new collections.")
+    return OperationError(
+        SHARD_KEY_CHANGED, f"The source has replaced {names} with new collections."
+    )
 
 
 def is_refined(shard_key: Document | None, before: Document) -> bool:

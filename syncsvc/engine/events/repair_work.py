@@ -138,7 +138,7 @@ class RepairWork:
                 # The next comparison finds the differences again.
                 self._context.repairs.remove(number, differences)
                 _log.warning(
-                    "A definition could not be repaired; the reason is in the field error. The verification "
+                    "A definition could not be repaired; the reason is in the field `error`. The verification "
                     "reports the difference again: remove the cause, then repair or commit again.",
                     extra={"error": error.description},
                 )

@@ -162,8 +162,8 @@ class Unreported:
         if fixed:
             raise OperationError(
                 UNSUPPORTED_CHANGE,
-                f"On the source, {', '.join(fixed)} was changed for {record.source_name}. collMod cannot make this "
-                "change on the destination.",
+                f"On the source, options of {record.source_name} were changed that collMod cannot change on the "
+                f"destination: {', '.join(fixed)}.",
             )
         self._catalog.modify(wanted.namespace, option_change(stand_in(wanted), names))
 

@@ -21,10 +21,10 @@ _LOOK_AT_INSTANCES = (
 )
 
 _AWAITED = (
-    "Some instances have not received a command that other instances have received: {}. Send each command to every "
-    "instance."
+    "These instances need a command before the sync can continue in all instances: {}. Send each command to the "
+    "instance that is named before it."
 )
-_KEEP = "Until then, the oplog of {} must keep all changes since the commit."
+_KEEP = "Until all instances have received the command reverse, the oplog of {} must keep all changes since the commit."
 
 # The beginning of a failure description that comes from another instance.
 _BEGINNING = "The instance "

@@ -53,7 +53,7 @@ PART = {**COPYING, "collectionCopy": {**_COPIED, "estimatedCopiedBytesInAll": No
         (IDLE, "The sync is IDLE"),
         (COPYING, "25 % of 2.0 MB"),
         (SHARED, "100 % of 2.0 MB"),
-        (PART, "this instance has copied 500.0 kB, of 2.0 MB in all"),
+        (PART, "this instance has copied 500.0 kB; all instances together copy 2.0 MB"),
         ({**COPYING, "info": "building indexes"}, "Indexes are being built"),
         ({**COPYING, "info": "initializing collections and indexes"}, "copy has not begun"),
         ({**COPYING, "info": "something new"}, "something new"),

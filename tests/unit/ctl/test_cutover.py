@@ -148,8 +148,8 @@ def test_a_commit_with_json_warns_on_stderr_if_there_are_no_collections(
     "blocking, said",
     [
         ("sourceAndDestination", "the commit blocks user writes to the source."),
-        ("destinationOnly", "The source is not blocked: stop all applications that write to it"),
-        ("none", "The source is not blocked: stop all applications that write to it"),
+        ("destinationOnly", "the commit does not block user writes to the source"),
+        ("none", "the commit does not block user writes to the source"),
     ],
 )
 def test_the_question_says_whether_the_source_is_blocked(

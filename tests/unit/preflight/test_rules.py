@@ -73,7 +73,7 @@ def test_unknown_or_equal_cluster_names_are_refused(
 
 def test_an_unknown_cluster_is_named_beside_the_known_ones() -> None:
     (text,) = texts(name_violations(options(destination="x"), CLUSTERS))
-    assert text == "destination is x, but the clusters are named cluster0 and cluster1."
+    assert text == "The field destination is x, but the clusters are named cluster0 and cluster1."
 
 
 def remap(*entries: tuple[str, str]) -> dict[str, Any]:
@@ -597,10 +597,10 @@ def test_several_violations_are_raised_under_the_first_name() -> None:
         raise_all(name_violations(options("x", "x"), CLUSTERS))
     assert raised.value.kind.name == "UnknownCluster"
     assert str(raised.value) == (
-        "UnknownCluster: source is x, but the clusters are named cluster0 and cluster1. "
-        "destination is x, but the clusters are named cluster0 and cluster1. "
+        "UnknownCluster: The field source is x, but the clusters are named cluster0 and cluster1. "
+        "The field destination is x, but the clusters are named cluster0 and cluster1. "
         "Use cluster0 and cluster1, in either order. "
-        "SameCluster: source and destination are both x. "
+        "SameCluster: The fields source and destination are both x. "
         "Name two different clusters, and check both connection strings."
     )
 
@@ -609,8 +609,8 @@ def test_violations_of_one_kind_are_listed_without_names() -> None:
     with pytest.raises(OperationError) as raised:
         raise_all(name_violations(options("x", "y"), CLUSTERS))
     assert raised.value.description == (
-        "source is x, but the clusters are named cluster0 and cluster1. "
-        "destination is y, but the clusters are named cluster0 and cluster1."
+        "The field source is x, but the clusters are named cluster0 and cluster1. "
+        "The field destination is y, but the clusters are named cluster0 and cluster1."
     )
 
 
