@@ -246,7 +246,7 @@ class _Outage:
         self._wait: waits.Wait | None = None
 
     def note(self, error: PyMongoError) -> None:
-        """Begin an outage with this error: log the error, and register a wait, so that the progress warns if it is long.
+        """Begin an outage: log the error, and register a wait, so that the progress warns if the outage is long.
 
         This is a no-op during an outage.
         """

@@ -59,7 +59,8 @@ class PhaseBegin:
 class RunRecord:
     """The saved state of one sync, as one instance knows it.
 
-    The record stays on the cluster `home`, even after a reversal.
+    The record stays on the cluster `home`, even after a reversal. Fields about work that the coordinator does once for
+    all instances, such as `commit_time`, are set only in the record of the coordinator.
     """
 
     # The ID of the instance.
@@ -105,7 +106,8 @@ class RunRecord:
     # The resume token of the newest DDL event that this instance has reached; in the record of the coordinator, of the
     # newest DDL event that the coordinator has applied for all instances.
     barrier: str | None = None
-    # Whether the lag and the verification allowed a commit when the coordinator last checked.
+    # In the record of a coordinator with followers: whether the lag and the verification allowed a commit when it last
+    # checked. In other records, always False.
     caught_up: bool = False
     # Increases with each save.
     beat: int = 0
