@@ -24,7 +24,7 @@ class Limit(Enum):
 
 # The amount allowed by each limit. A limit that is missing does not apply.
 Rates = Mapping[Limit, int]
-# Limits, or changes of some of them, in the form of the API.
+# Limits, or changes to some of them, in the form of the API.
 Document = Mapping[str, Any]
 
 _TIME = "%H:%M"
@@ -65,7 +65,8 @@ class Window:
 class Auto:
     """The thresholds above which the sync slows down by itself, if `enabled`. A threshold of None is not checked.
 
-    `queue` is a number of operations that wait on the primary.
+    `queue` is a number of operations that wait on the primary. `queue` and `replication_lag_seconds` apply to each
+    cluster.
     """
 
     enabled: bool = False

@@ -1,6 +1,7 @@
 """The metadata database of a sync: its name, and the handle with which it is read.
 
-All saved state of a sync is in one database, on the cluster that is the destination when the sync is started.
+All saved state of a sync is in this database, on the cluster that is the destination when the sync is started. The only
+exception is the event spool of a reversed sync: it is on the other cluster, in a database of the same name.
 """
 
 from __future__ import annotations

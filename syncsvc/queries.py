@@ -1,4 +1,4 @@
-"""The queries of the API that contact no cluster. They show a snapshot of the sync, and the history of its figures."""
+"""Answers queries of the API without contacting a cluster: from a snapshot of the sync and a history of its figures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class Queries:
         self._history = History(history_step)
 
     def record(self, sync: Sync) -> None:
-        """Add the current figures of the sync to the history for the charts. Call this every second."""
+        """Add the current figures of the sync to the history for the charts. Call this every second.
+
+        Also record when the verification last knew of no difference.
+        """
         snapshot, now = sync.snapshot, time()
         self._history.record(sample_of(sync, now))
         if is_clean(snapshot.check):

@@ -1,4 +1,4 @@
-"""Decides for each kind of error whether a failed sync can be resumed or repaired, and how the run record changes.
+"""Decides for each kind of error whether a failed sync can be resumed or repaired, and how its run record changes then.
 
 After a resume, the sync continues from the changed record through the same code as after a restart. The functions here
 have no side effects.
@@ -22,7 +22,8 @@ class Resumption(Enum):
 
     CONTINUED: the failure is shown but not saved, and changes no write block. A resume or a restart continues the sync.
 
-    RETRIED: the failure is saved, and users continue to work on the source. A resume retries from the saved position.
+    RETRIED: the failure is saved. The sync lifts its write block on the source, unless users may already write to the
+    destination. A resume retries from the saved position.
 
     RETRIED_UNLESS_LOST: like RETRIED, but a resume is refused if neither the event spool nor the source has the changes
     since the saved position any more.
@@ -44,8 +45,8 @@ class Resumption(Enum):
 
 
 _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
-    # A superseded process must not save anything, nor must a process of another version than the one that saved the
-    # metadata.
+    # A superseded process must not save anything, nor must a process that cannot read the metadata because another
+    # version saved them.
     # If the cut-over could not lift a block that someone else has set, it must continue once the block is lifted.
     Resumption.CONTINUED: (
         errors.CLUSTER_UNREACHABLE,
@@ -176,9 +177,10 @@ def refuse_repair(record: RunRecord) -> None:
 def why_not_repairable(record: RunRecord) -> str | None:
     """Return a sentence that says why the sync cannot be repaired now; None if its record allows a repair.
 
-    A repair is possible only in the phase APPLYING, in which the verification runs. After a failure, the error must be
-    VerificationFailed; each instance then accepts the command, which also resumes it. While the sync runs, only the
-    coordinator accepts the command. The caller must check that the state allows a repair.
+    A repair needs the start option `verification`, and the phase APPLYING, in which the verification runs. After a
+    failure, the error must be VerificationFailed; each instance then accepts the command, which also resumes the
+    instance. While the sync runs, only the coordinator accepts the command. The caller must check that the state allows
+    a repair.
     """
     failed = record.state is State.FAILED
     name = "an unknown error" if record.failure is None else record.failure.name
@@ -240,9 +242,9 @@ def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
 def withdrawn(phase: Phase) -> dict[str, Any]:
     """Return the fields that change in the record of an instance in `phase` when its commit is withdrawn.
 
-    A commit is withdrawn if it failed, or if users wrote to the source during the cut-over. If the cut-over had begun,
-    the next phase replaces the restored definitions by stand-in definitions again. Because the commit time is removed,
-    the verification discards its verdict.
+    A commit is withdrawn if it failed, or if users wrote or may have written to the source during the cut-over. If the
+    cut-over had begun, the new phase WITHDRAWING replaces the restored definitions by stand-in definitions again.
+    Because the commit time is removed, the verification discards its verdict.
     """
     return {
         "phase": Phase.WITHDRAWING if phase is Phase.CUTTING_OVER else phase,

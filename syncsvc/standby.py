@@ -5,9 +5,9 @@ taken over the run of this instance, or when this daemon cannot continue the sav
 cluster. Then the engine is stopped, and the process becomes a standby; it does not exit. If the process still holds the
 lease, it releases the lease. The next holder, perhaps this process again, then takes over the run.
 
-A failed renewal alone does not end a term: when the destination answers again, this daemon continues if no other daemon
-has taken the lease. If another daemon has taken the lease, the destination refuses late writes of this daemon (see
-`syncsvc.saved.fence`).
+A failed renewal alone does not end a term: when cluster1, which holds the lease, answers again, this daemon continues
+if no other daemon has taken the lease. Once another daemon has taken over the run, the clusters refuse late writes of
+this daemon (see `syncsvc.saved.fence`).
 """
 
 from __future__ import annotations
@@ -240,13 +240,16 @@ def _refuse_other_home(saved: RunRecord | None) -> None:
 
 
 class _Outage:
-    """A period in which the lease cannot be read or renewed. The progress shows a warning about a long outage."""
+    """Tracks whether the lease can be read and renewed. The progress shows a warning about a long outage."""
 
     def __init__(self) -> None:
         self._wait: waits.Wait | None = None
 
     def note(self, error: PyMongoError) -> None:
-        """Log the error, and register the wait that a warning in the progress shows; a no-op if it is registered."""
+        """Begin an outage: log the error, and register a wait, so that the progress warns if the outage is long.
+
+        This is a no-op during an outage.
+        """
         if self._wait is None:
             text = failures.text_of(error)
             _log.warning(

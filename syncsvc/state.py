@@ -45,7 +45,7 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.IDLE, Trigger.START): State.RUNNING,
     (State.RUNNING, Trigger.PAUSE): State.PAUSED,
     (State.PAUSED, Trigger.RESUME): State.RUNNING,
-    # A paused sync fails only if change events that it needs are lost.
+    # A paused sync fails only if its change events cannot be spooled, for example because the oplog has lost some.
     (State.PAUSED, Trigger.FAIL): State.FAILED,
     # A failed sync can also continue as COMMITTING, REVERSING or RESETTING. If the failure is final, the resume is
     # refused: see `syncsvc.resuming`.

@@ -1,4 +1,4 @@
-"""The OpenAPI description of the verifier's API: one row for each endpoint."""
+"""The OpenAPI description of the verifier's API: one row for each endpoint, except that of the description itself."""
 
 from __future__ import annotations
 

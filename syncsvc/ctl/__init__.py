@@ -1,6 +1,7 @@
 """`syncctl`, the operator's tool: a client of the HTTP API, local or remote.
 
-It imports only `syncsvc.request_file` from the services, so it can show only data that every client of the API gets.
+From the rest of the project, it imports only `syncsvc.request_file`, so it can show only data that every client of the
+API gets.
 
 - `cli` is the entry point. The commands are in `of_sync`, `lists`, `cutover`, `examining` and `of_verifier`.
 - `tool` defines the options that all commands share, prints answers, and turns errors into exit statuses (`exits`).
@@ -9,7 +10,8 @@ It imports only `syncsvc.request_file` from the services, so it can show only da
 - `advice` says why a commit is not possible, and what to do next. `rates` computes rates from successive answers.
 - `facts` selects the facts about a sync or a check to show. `tables` renders facts and other answers as tables.
   `limits` builds the request of `syncctl limit` and renders its answer. `text` formats sizes, durations and names.
-- `watching` polls a daemon and shows its progress until a condition holds; `following` does this for a sync.
+- `watching` polls a daemon or a verifier and shows its progress until a condition holds; `following` does this for a
+  sync.
 - `doctor` examines a daemon and its clusters. `archive` collects the files of `syncctl diagnose`, and `redaction`
   removes the secrets from them. `reporting` writes the report of a sync or a check to a file.
 """

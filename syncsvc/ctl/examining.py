@@ -109,9 +109,10 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
 
 
 def _missing_logs(given: Sequence[Path], read: archive.Logs) -> str:
-    """Return the part of a sentence that says which logs are missing from the archive; empty if none are missing.
+    """Return the beginning of a sentence that says how to add the missing logs to the archive; "" if none are missing.
 
-    `given` are the paths that the operator named, and `read` are the logs at these paths.
+    Damaged logs do not count as missing. `given` are the paths that the operator named, and `read` is the result of
+    reading them.
     """
     if not given:
         return "add the log to the archive with --log /var/log/syncsvc; "

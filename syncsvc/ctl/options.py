@@ -28,7 +28,7 @@ def output(text: str) -> Decorator:
 
 
 class _Seconds(click.FloatRange):
-    """The type of an option that takes a number of seconds. Refuses NaN, for which every comparison is false."""
+    """The type of an option that takes a number of seconds. Refuses NaN, which would pass the range check."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)

@@ -1,4 +1,4 @@
-"""Follows a sync or a check: a live display at a terminal, otherwise a line for each step."""
+"""Follows a sync or a check: a live display at a terminal; a line for each step elsewhere, and with `--json`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FOOTER = "Ctrl-C ends only this display."
 
 @dataclass(frozen=True)
 class Subject:
-    """The daemon to watch, and functions that read its answers.
+    """The process to watch (a daemon or a verifier), and functions that read its answers.
 
     `read` returns the progress in an answer, and `facts` the facts to show. A new line is printed when the value of
     `step` changes. `counters` returns the counters whose rates are shown.
@@ -44,10 +44,10 @@ class Subject:
 
 @dataclass
 class Watch:
-    """Polls a daemon, and shows its answers. Continues while the daemon is being restarted.
+    """Polls a process (a daemon or a verifier), and shows its answers. Continues while the process is being restarted.
 
-    All waits end `timeout` seconds after this object was created; None means no limit. `answered` is True if the daemon
-    has already answered this command: then, if the daemon does not answer, the request is retried.
+    All waits end `timeout` seconds after this object was created; None means no limit. `answered` is True if the
+    process has already answered this command: then, if the process does not answer, the request is retried.
     """
 
     tool: Tool
@@ -61,9 +61,9 @@ class Watch:
     _live: Live | None = None
 
     def until(self, holds: Callable[[Document], bool]) -> Document:
-        """Poll the daemon until `holds(progress)` is true, and return that progress.
+        """Poll the process until `holds(progress)` is true, and return that progress.
 
-        Raises ClientError if the daemon does not answer and has never answered this command, if it answers with an
+        Raises ClientError if the process does not answer and has never answered this command, if it answers with an
         error, and with status NOT_YET after `timeout` seconds.
         """
         with self._display():
@@ -99,7 +99,7 @@ class Watch:
         self._live = None
 
     def _look(self) -> Document | None:
-        """Request the progress, show it and return it; return None if a daemon that answered before does not answer."""
+        """Request the progress, show it and return it; None if a process that answered before does not answer now."""
         try:
             answer = self.subject.api.get("progress")
             progress = self.subject.read(answer)

@@ -1,4 +1,4 @@
-"""Postpones the commit time, up to which a commit applies changes, if users still write or a repair was needed.
+"""Postpones the commit time, up to which a commit applies changes, if users write after it or a repair is run.
 
 A repair reads documents of the source again, and these may contain writes after the old commit time. If the commit did
 not also apply all other writes up to the repair, the destination would hold only a part of the writes after the old
@@ -30,12 +30,12 @@ class CommitEnd:
         self._stop = stop
 
     def later(self, differs: bool) -> Timestamp | None:
-        """Postpone the commit if users have written since the commit time, or else if differences can be repaired.
+        """Postpone the commit if users have, or may have, written since the commit time, or if a repair was run.
 
-        `differs` is True if the verification has found differences; they are repaired first if the start options allow
-        that. If the source is blocked and nothing differs, user writes are not searched for. Return the new commit time
-        once all changes up to that time are applied; None if the commit is not postponed. Raises OperationError
-        DefinitionNotApplicable if a withheld index cannot be built.
+        `differs` is True if the verification has found differences. They are repaired if that is possible and allowed,
+        but not if user writes are found: these may be the cause. If the source is blocked and nothing differs, user
+        writes are not searched for. Return the new commit time once all changes up to that time are applied; None if
+        the commit is not postponed. Raises OperationError DefinitionNotApplicable if a withheld index cannot be built.
         """
         # Apply late writes before repairing differences: a document may differ only because its change events are not
         # applied yet.

@@ -1,4 +1,4 @@
-"""Determines how much memory this process may still allocate: the machine and its control groups limit it."""
+"""Determines how much memory this process may still allocate, as limited by the machine and by control groups."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def _left(mount: Path, path: str, limit: str, usage: str, prefix: str) -> Iterat
 
 
 def _upwards(mount: Path, path: str) -> Iterator[Path]:
-    """Yield the folders of a control group and of its parents. In a container, only the mount point may be visible."""
+    """Yield the folder of the control group `path`, and those of its parents up to the mount point.
+
+    In a container, perhaps only the mount point exists. If `path` contains "..", only the mount point is yielded.
+    """
     parts = [part for part in path.split("/") if part]
     if ".." in parts:
         parts = []

@@ -24,7 +24,8 @@ _ENDED = frozenset({State.COMMITTED, State.RESETTING})
 class PhaseSpan:
     """A phase of the sync. `ended` is None for the current phase.
 
-    `seconds` is the duration of the phase. During `idle` of these seconds, the sync was not running.
+    `seconds` is the duration of the phase so far; 0 for the last phase of a sync that is committed or being reset.
+    During `idle` of these seconds, the sync was not running.
     """
 
     phase: Phase
@@ -105,7 +106,7 @@ def _merged(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def phase_spans(record: RunRecord, now: float) -> list[PhaseSpan]:
-    """Return the saved phases of the sync, the oldest first; empty if an older version began the sync."""
+    """Return the saved phases of the sync, the oldest first. Those before an upgrade may be missing."""
     idle = idle_spans(record.journal, now)
     spans = []
     for number, begin in enumerate(record.phases, 1):
@@ -119,7 +120,7 @@ def phase_spans(record: RunRecord, now: float) -> list[PhaseSpan]:
 
 
 def commits(journal: Journal) -> list[Commit]:
-    """Return all commits that were requested, the oldest first."""
+    """Return the requested commits that the journal contains, the oldest first."""
     found: list[Commit] = []
     for entry in journal.entries:
         if entry.what is Kind.COMMAND and entry.text == "commit":

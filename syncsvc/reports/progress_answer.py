@@ -48,7 +48,7 @@ class Stage(Enum):
     STEADY = "steady state"
 
 
-# The value of `collectionCopy` before the first start. Dashboards for mongosync calculate with these numbers.
+# The value of `collectionCopy` while this process has no sync. Dashboards for mongosync calculate with these numbers.
 _NOTHING_COPIED = {"estimatedTotalBytes": 0, "estimatedCopiedBytes": 0}
 _UNKNOWN = (
     *("info", "ceaStage", "lag", "lagTimeSeconds", "totalEventsApplied"),
@@ -60,8 +60,8 @@ _UNKNOWN = (
 def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> dict[str, Any]:
     """Return the `progress` document of the answer. `addresses` are the clusters' addresses (host:port) by name.
 
-    `instance` is the ID of this instance. Before the first start, the figures of the copy are zeros, and all other
-    fields are null or absent, except `state`, `canCommit`, `canWrite`, the IDs, `desiredState` and `warnings`.
+    `instance` is the ID of this instance. While this process has no sync, the figures of the copy are zeros, and all
+    other fields are null or absent, except `state`, `canCommit`, `canWrite`, the IDs, `desiredState` and `warnings`.
     """
     record, snapshot = sync.record, sync.snapshot
     ids = {"mongosyncID": instance, "coordinatorID": _coordinator(record, instance)}
@@ -102,7 +102,7 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
 def _coordinator(record: RunRecord | None, instance: str) -> str | None:
     """Return the ID of the coordinator; None if it is unknown.
 
-    Before the start, only an instance with the default ID is known to run alone, and so to be the coordinator.
+    Without a sync, only an instance with the default ID is known to run alone, and so to be the coordinator.
     """
     if record is not None:
         return record.coordinator
@@ -144,7 +144,7 @@ def _copy(sync: Sync, record: RunRecord) -> dict[str, int | None]:
 def ping_shown(ping: Ping | None) -> dict[str, int]:
     """Return the field `pingLatencyMs`: whole milliseconds, at least 1, or -1 if the cluster did not answer.
 
-    Return an empty dict before the first ping. Dashboards for mongosync show a missing value as an unreachable cluster.
+    Return an empty dict before the first ping: dashboards for mongosync then show the cluster as unreachable.
     """
     if ping is None:
         return {}

@@ -81,9 +81,9 @@ class Starts:
             self._failed = None
 
     def withdraw(self, process: ProcessContext, owner: str) -> bool:
-        """Delete the saved record with this owner if its start failed in this process.
+        """Delete the saved record with this owner if its start failed, or is in progress, in this process.
 
-        Return whether the start failed in this process. Raises the driver's errors.
+        Return whether this process has such a start. Raises the driver's errors.
         """
         failed = self._failed
         if failed is None or failed.owner != owner:
@@ -114,8 +114,8 @@ class Starts:
 def refuse_second(record: RunRecord, options: StartOptions) -> None:
     """Raise OperationError InvalidState if the sync of `record` is running, committing, reversing or paused.
 
-    A start is impossible then. The error says when the sync was started, and whether that was with `options`. This is a
-    no-op in other states.
+    A start is impossible then. The error says when the sync was started (if that is known), and whether it was started
+    with `options`. This is a no-op in other states.
     """
     if record.state not in ACTIVE and record.state is not State.PAUSED:
         return

@@ -1,7 +1,7 @@
 """Runs one sync in this process: creates its engine from the saved record, pauses it, and handles failures.
 
-A state change is saved before it is visible, unless it is a failure. Only one thread changes the state at a time,
-because a command and a failure may arrive at the same moment.
+A state change is saved before it is visible, unless it is a failure. A failure may arrive at the same moment as a
+command; a lock then makes them change the state one after the other.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class Runner:
         self._store = store
         self._process = process
         self._cleared = cleared
-        self._changing = threading.Lock()  # held while a command or a failure changes the state
+        # Held while the state is changed by a failure, or by a command during which the sync can fail.
+        self._changing = threading.Lock()
         self._at_rest = threading.Event()  # set while no thread runs the sync
         self._at_rest.set()
         self._stop = StopToken(process.stop)
@@ -194,8 +195,8 @@ class Runner:
     ) -> None:
         """Block user writes on the old source; then raise OperationError OldSourceWritten if users wrote to it.
 
-        The block may have been lifted since the position `since`, at which the commit ended. For `ignored`, see
-        `refuse_written`.
+        All writes since the position `since`, at which the commit ended, count: before this block, users may have been
+        able to write. For `ignored`, see `refuse_written`.
         """
         self._assembly.block(old, self._process.stop).set()
         refuse_written(old, since, self._process.stop, ignored)
@@ -351,7 +352,7 @@ class Runner:
     def reset(self, command: Entry) -> None:
         """Save the state RESETTING, stop the engine, and start a thread that runs the reset (`syncsvc.engine.reset`).
 
-        This is a no-op if a reset has already begun. Raises OperationError if the reset is refused, and the driver's
+        This is a no-op if a reset is already running. Raises OperationError if the reset is refused, and the driver's
         errors.
         """
         self._admission.refuse_reset()
@@ -417,7 +418,8 @@ class Runner:
     def _prepare(self) -> RunContext:
         """Save the next epoch, create an engine from the saved state with a new stop token, and return its context.
 
-        The coordinator also drops the temporary credentials that a killed process may have left on the destination.
+        If the sync copies users and roles, the coordinator also drops the temporary credentials that a killed process
+        may have left on the destination.
         """
         # End what is left of an earlier engine: the watch of the source after a commit.
         self._stop.stop("a new engine")

@@ -1,6 +1,6 @@
-"""The only exception class of the sandbox.
+"""The exception class for errors of the sandbox's local clusters.
 
-It is in a separate module, so that every module of the package can import it without a cycle.
+It is in a separate module, so that every module of the sandbox can import it without a cycle.
 """
 
 

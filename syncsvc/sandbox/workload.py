@@ -1,4 +1,4 @@
-"""Writes at random to a cluster, as an application would while a sync runs.
+"""Makes random writes to a cluster, as an application would while a sync runs.
 
 All values except the `_id`s of new documents come from a seeded generator. One thread, owned by the `Workload`, writes.
 """
@@ -44,7 +44,7 @@ class Workload:
 
     A thread makes 20 writes, pauses for `pause_seconds`, and repeats this. `seed` determines the random values, but
     neither the `_id`s of new documents nor which existing documents are changed. An error ends the writing; then
-    `check`, `stop` and the end of the block raise this error.
+    `check`, `stop` and the end of the block raise this error, unless the block already raises another one.
     """
 
     def __init__(

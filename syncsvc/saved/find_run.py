@@ -26,9 +26,9 @@ def fitting_run(
     """Return the saved run that syncs these clusters; None if `found` is empty.
 
     `found` contains the saved runs, each with the cluster that holds it. A run matches only if this cluster is the
-    destination of its start options. Raises OperationError: WrongClusters if the runs sync other clusters, or if both
-    clusters hold a run of these clusters; NotAuthorized if no single run matches and the user may not read the ID of a
-    cluster, so that the runs cannot be compared with it.
+    destination of its start options. Raises OperationError: WrongClusters if no run matches, or if both clusters hold a
+    matching run; NotAuthorized, in the same cases, if the user may not read the ID of a cluster, because the runs then
+    cannot be compared with this cluster.
     """
     if not found:
         return None

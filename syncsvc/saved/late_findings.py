@@ -20,7 +20,7 @@ _MOST_NAMESPACES = 10
 
 @dataclass(frozen=True)
 class LateFindings:
-    """The user writes to the source after a commit that the destination lacks, as far as they are found.
+    """The user writes found so far that reached the source after a commit and are missing on the destination.
 
     All changes before `position`, a position in the source's change stream, are checked, except changes between the two
     cluster times `gap` that the oplog lost before they were checked. `writes` is the number of writes found, and
@@ -42,7 +42,7 @@ class LateFindings:
         """Return the findings with more writes.
 
         `found` contains the number of writes by collection, and `times` the cluster times of the changes in these
-        collections, in order.
+        collections, in order. Neither may be empty.
         """
         names = dict.fromkeys((*self.namespaces, *found))
         return replace(
@@ -54,7 +54,7 @@ class LateFindings:
         )
 
     def resumed_at(self, position: Position) -> LateFindings:
-        """Return the findings after the loss of all changes before `position` that were not checked yet."""
+        """Return the findings with which to continue at `position`: the oplog lost the unchecked changes before it."""
         begin = self.gap[0] if self.gap else self.position.time
         return replace(self, position=position, gap=(begin, position.time))
 

@@ -1,9 +1,9 @@
 """Reads the run records of the other instances; finds missing commands, differing options and the cut-over in them.
 
-Several instances (processes) can run one sync. If the source is a sharded cluster, there is one instance for each
-shard. If it is a replica set, the start option `instances` names the instances. Each instance has its own run record,
-which it alone saves, and which the other instances read. The record contains the commands that its instance has
-received, the progress of the instance, and its heartbeat.
+Several instances (processes) can run one sync: for a sharded source, one instance for each shard; for a replica set,
+the instances that the start option `instances` lists. Each instance has its own run record, which it alone saves, and
+which the other instances read. The record shows which commands its instance has received, the progress of the instance,
+and its heartbeat.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class Peers:
 
 
 def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterator[tuple[str, str]]:
-    """Yield (instance ID, command) for each instance that needs a command before the sync continues in all instances.
+    """Yield (instance ID, command) for each instance that needs this command before all instances can continue.
 
-    `instances` are the IDs of all instances. `records` are the run records of the started instances; there must be at
-    least one.
+    They continue the sync or, if one of them is being reset, the reset. `instances` are the IDs of all instances.
+    `records` are the run records of the started instances; there must be at least one.
     """
     by_instance = {each.instance: each for each in records}
     reversals = max(each.reversals for each in records)

@@ -59,7 +59,8 @@ class PhaseBegin:
 class RunRecord:
     """The saved state of one sync, as one instance knows it.
 
-    The record stays on the cluster `home`, even after a reversal.
+    The record stays on the cluster `home`, even after a reversal. Fields about work that the coordinator does once for
+    all instances, such as `commit_time`, are set only in the record of the coordinator.
     """
 
     # The ID of the instance.
@@ -77,7 +78,7 @@ class RunRecord:
     start: Position | None = None
     # The position up to which change events are applied; None until it is known.
     position: Position | None = None
-    # The cluster time of the source at the end of the copy; None until then.
+    # The cluster time of the source at the end of the copy or, in a reversed sync, at its start; None until then.
     copy_end: Timestamp | None = None
     # The commit applies all changes up to this cluster time of the source; None while it is not set.
     commit_time: Timestamp | None = None
@@ -85,8 +86,8 @@ class RunRecord:
     steps: tuple[str, ...] = ()
     # Whether users may write to the destination.
     can_write: bool = False
-    # What the watch of the source after the commit has found; None until users may write to the destination, and if the
-    # source is blocked or an earlier version committed the sync: then there is no watch.
+    # What the watch of the source after the commit has found; None until users may write to the destination, and if
+    # there is no watch: on a follower, and if the source is blocked or an earlier version committed the sync.
     late_findings: LateFindings | None = None
     failure: Failure | None = None
     # How often the sync was reversed.
@@ -94,7 +95,7 @@ class RunRecord:
     # The position in the destination's change stream at which the next reversal begins; None until it is known.
     reverse_start: Position | None = None
     # The position in the former source's change stream at the commit before the newest reversal; None before the first
-    # one, and in records that earlier versions saved.
+    # one, on a follower, and in records that earlier versions saved.
     committed: Position | None = None
     # The clusters on which this sync blocks user writes, and whether user writes were already blocked there before.
     found_blocked: Mapping[str, bool] = field(default_factory=dict)
@@ -105,7 +106,8 @@ class RunRecord:
     # The resume token of the newest DDL event that this instance has reached; in the record of the coordinator, of the
     # newest DDL event that the coordinator has applied for all instances.
     barrier: str | None = None
-    # Whether the lag and the verification allowed a commit when the coordinator last checked.
+    # In the record of a coordinator with followers: whether the lag and the verification allowed a commit when it last
+    # checked. In other records, always False.
     caught_up: bool = False
     # Increases with each save.
     beat: int = 0
@@ -130,9 +132,9 @@ class RunRecord:
     repaired_definitions: int = 0
     # The results of the newest copy of users and roles, by a commit or on request; None until it is complete.
     principals: PrincipalCounts | None = None
-    # The newest phases and when they began, the oldest first; empty for a sync of an older version.
+    # The newest phases and when they began, the oldest first. Those before an upgrade may be missing.
     phases: tuple[PhaseBegin, ...] = ()
-    # The journal of this instance; empty for a sync of an older version.
+    # The journal of this instance; empty if the record was saved by a version without journals, or loaded without it.
     journal: Journal = Journal()
 
     @property
@@ -141,7 +143,10 @@ class RunRecord:
 
     @property
     def repairs_now(self) -> bool:
-        """Return whether a repair of differences is requested or has begun, and is not complete yet."""
+        """Return whether a repair of differences is requested or has begun, and is not complete yet.
+
+        On a follower, a repair is complete when this instance has finished its own share.
+        """
         done = self.repair_done if self.coordinates else self.repaired
         return self.repair_requested or done < self.repair
 
@@ -186,7 +191,7 @@ class RunRecord:
         """Return the name of the cluster that holds the saved state: the destination of the start.
 
         A reversal swaps `source` and `destination`, but moves no saved state: all instances and restarted processes
-        find it on this cluster in both directions.
+        find it on this cluster in both directions. Only the event spool of a reversed sync is on the other cluster.
         """
         return self.options.destination
 

@@ -1,4 +1,4 @@
-"""Readers of a source's documents and oplog, which can resume a copy after a crash, and of the load of either cluster.
+"""Reads the documents of a source, resumably after a crash, and its oplog; measures the load of either cluster.
 
 Nothing here writes.
 """

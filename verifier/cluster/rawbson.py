@@ -201,7 +201,7 @@ def decode_definition(raw: Buffer) -> dict[str, Any]:
     invalid UTF-8. The decoded fields cannot contain any of these except invalid UTF-8, which is replaced by U+FFFD.
     """
     whole = bytes(raw)
-    # Nearly all definitions have no such field. Decoding such a definition at once takes a seventh of the time.
+    # Nearly all definitions have no such field, and are decoded as a whole, which takes a seventh of the time.
     if not any(name in whole for name in _NOT_PLAIN):
         return decode(whole)
     opened: dict[str, Any] = _opened(RawBSONDocument(whole, RAW_LENIENT))

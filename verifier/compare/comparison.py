@@ -51,7 +51,7 @@ _COMMENT = "verifier"
 # `connect.SOCKET_MS`.
 _LONGEST_COUNT_MS = 45_000
 
-# Called with the number of compared documents, and their size in bytes.
+# Called with the number of compared documents of the source, and their size in bytes.
 OnPages = Callable[[int, int], None]
 
 
@@ -97,11 +97,11 @@ class Comparison:
         """Yield a mismatch for every document of the portion that is not equal on both clusters.
 
         Each cluster is read at its cluster time in `not_before` or later. `on_pages` is called with the number of
-        documents compared since its last call, and their size in bytes. `first_page` is the number of documents in the
-        first page; None if the size of the documents is unknown. A missing collection, or a view, has no documents.
-        After a failure, a mismatch may be yielded again. To bound memory, a document may be yielded although the other
-        cluster has an equal one: compare each document again before its mismatch counts. Raises the driver's errors
-        that are not temporary, OperationError DocumentFilterFailed, and `Cancelled`.
+        the source's documents compared since its last call, and their size in bytes. `first_page` is the number of
+        documents in the first page; None if the size of the documents is unknown. A missing collection, or a view, has
+        no documents. After a failure, a mismatch may be yielded again. To bound memory, a document may be yielded
+        although the other cluster has an equal one: compare each document again before its mismatch counts. Raises the
+        driver's errors that are not temporary, OperationError DocumentFilterFailed, and `Cancelled`.
         """
         reading = _Reading(names, portion, not_before, first_page)
         with judging(self._source_filters, names.source):

@@ -66,8 +66,8 @@ class Planner:
     def again(self) -> Iterator[Task]:
         """Yield the tasks that an earlier process saved for this generation, finished or not.
 
-        If that process was killed while it split a collection into ranges, delete the saved tasks for its ranges:
-        the collection is split again. Raises the driver's errors, and `Cancelled`.
+        If that process was killed while it split a collection into ranges, delete the RANGE tasks of this collection
+        instead of yielding them: the collection is split again. Raises the driver's errors, and `Cancelled`.
         """
         # A collection that was being split into ranges is split again.
         unfinished = self._store.tasks(status=Status.ADDED)

@@ -1,4 +1,4 @@
-"""Writes the log as JSON lines, each with `time`, `level`, `message` and the `extra` fields of the log call.
+"""Writes the log as JSON lines, each with `time`, `level`, `message`, `thread` and the `extra` fields of the log call.
 
 If the log goes to a terminal, its lines are text for people instead. Credentials are redacted.
 

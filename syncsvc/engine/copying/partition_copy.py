@@ -59,7 +59,7 @@ class PartitionCopy:
         self._saved_at = monotonic()
         self._frontier: Frontier[Resume | None] = Frontier(partition.resume_point)
         self._all_read = False
-        # Whether a thread is saving the progress, and whether there is newer progress than it saves.
+        # Whether a thread is saving the progress, and whether there is progress that no save includes yet.
         self._saving = False
         self._unsaved = False
 
@@ -172,7 +172,7 @@ class PartitionCopy:
             self._context.observe(point, str(self.record.namespace))
 
     def _begin_save(self) -> Partition | None:
-        """Return the progress to save now; None if no save is due, or another thread saves.
+        """Return the progress that this thread must save now; None if no save is due, or another thread saves.
 
         Only one thread saves at a time, so that saves keep their order. Other threads do not wait for that save.
         """

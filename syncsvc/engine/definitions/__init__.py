@@ -1,4 +1,5 @@
-"""Manages collections, indexes, views and shard keys of the destination.
+"""Manages collections, indexes, views and shard keys of the destination, and looks up those of the source.
 
-Until the commit, collections and their indexes have weaker definitions there, the stand-ins (module `standin`).
+Until the commit, collections on the destination and their indexes have weaker definitions, the stand-ins (module
+`standin`).
 """

@@ -1,8 +1,9 @@
 """Coordinates the instances at a DDL event, which is applied once: after all earlier and before all later events.
 
 Each instance that reaches a DDL event applies its share of the events before it, saves its position, and then publishes
-the event's resume token as its barrier. The coordinator waits until all instances have published the token, applies the
-event, and saves the token as its own barrier. The other instances then reload the registry, and continue.
+the event's resume token as its barrier (`RunRecord.barrier`). The coordinator waits until all other instances have
+published the token, applies the event, and saves the token as its own barrier. The other instances then reload the
+registry, and continue.
 
 All instances read the events in the same order, and comparing resume tokens as text gives this order. So a restarted
 instance needs no other state: an event whose token is not after the coordinator's saved barrier has been applied, and
@@ -67,5 +68,8 @@ class Barrier:
 
 
 def is_at(record: RunRecord, token_text: str) -> bool:
-    """Return whether the instance of `record` has reached or passed the DDL event with this resume token (as text)."""
+    """Return whether the instance of `record` has reached or passed the DDL event with this resume token (as text).
+
+    For the coordinator: whether it has applied the event, or a later one.
+    """
     return record.barrier is not None and record.barrier >= token_text
