@@ -84,7 +84,7 @@ def _parsed(file: Path) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} cannot be read: {error}.") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{file} is neither YAML nor JSON: {error}") from error
+        raise ValueError(f"{file} cannot be read as YAML or JSON: {error}") from error
 
 
 def _value(text: str) -> Any:

@@ -136,7 +136,10 @@ class _ShardingSchema(Strict):
 
 
 class _VerificationSchema(Strict):
-    enabled = _flag("Whether the commit succeeds only if both clusters are proved equal.", True)
+    enabled = _flag(
+        "Whether the sync compares both clusters; if true, the commit succeeds only if no difference remains.",
+        True,
+    )
     repair = _choice(
         Repair.AUTO,
         "Whether the commit repairs the differences that it finds: auto (it does), or never.",
@@ -226,8 +229,8 @@ class StartSchema(Strict):
         fields.Nested(_NaturalOrderSchema),
         load_default=list,
         metadata={
-            "description": "The collections that the copy reads in natural order although they are large, not in "
-            "ranges of _id. No effect on a sharded source."
+            "description": "The collections that the copy reads in natural order instead of in ranges of _id, even "
+            "if they are large. No effect on a sharded source."
         },
     )
     detectRandomId = _flag("Accepted for compatibility with mongosync; no effect.", True)
@@ -251,7 +254,7 @@ class StartSchema(Strict):
     )
     presplit = _choice(
         Presplit.SAMPLE,
-        "How collections of a sharded destination are divided among its shards before the copy: "
+        "How sharded collections are divided among the shards of the destination before the copy: "
         "sample (by a sample of the documents), source (as on the sharded source), or none (as the server decides).",
     )
     renamedOutOfFilter = _choice(

@@ -199,7 +199,7 @@ class Standby:
                 return
             if self._cannot_begin(began):
                 _log.warning(
-                    "A cluster does not answer this daemon, so it releases the lease. Another daemon can become "
+                    "This daemon releases the lease, because a cluster does not answer. Another daemon can become "
                     "active; this daemon waits until both clusters answer."
                 )
                 return

@@ -105,8 +105,8 @@ def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterato
     names = [name for name, index in definition.indexes.items() if "expireAfterSeconds" in index]
     if names:
         yield TTL_NOT_VERIFIABLE, (
-            f"{definition.namespace} has the TTL index {', '.join(names)}. The destination would lack it, because "
-            "buildIndexes is never, so no documents would expire there after the commit."
+            f"The TTL indexes of {definition.namespace} would be missing on the destination, because buildIndexes is "
+            f"never: {', '.join(names)}. So no documents would expire there after the commit."
         )
 
 
