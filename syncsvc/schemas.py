@@ -201,7 +201,7 @@ class StartSchema(Strict):
             "enum": [*(mode.value for mode in WriteBlocking), True, False],
             "default": WriteBlocking.DESTINATION_ONLY.value,
             "description": "On which clusters user writes are blocked: the destination from the start on, the source "
-            "from the commit on. true means sourceAndDestination, and false none.",
+            "from the commit on. true means sourceAndDestination, and false means none.",
         },
     )
     reversible = _flag("Whether the sync can be reversed after the commit.", False)
@@ -369,8 +369,8 @@ class _RatesSchema(Strict):
         f"The maximum number of change events applied per second. {_UNLIMITED}"
     )
     threads = _Amount(
-        "The maximum number of threads that read pages and write batches at the same time in each instance; the load "
-        f"level limits them, too. {_UNLIMITED}",
+        "The maximum number of threads that copy documents or apply change events at the same time in each instance; "
+        f"the load level limits them, too. {_UNLIMITED}",
         most=1_000,
     )
 

@@ -157,7 +157,8 @@ class Standby:
             if error.kind not in _REPEATED:
                 raise
             _log.warning(
-                "The saved sync cannot be continued now; this daemon releases the lease and waits for the lease again.",
+                "This daemon cannot read or continue the saved sync now, so it releases the lease and waits for the "
+                "lease again.",
                 extra={"error": str(error)},
             )
             self._service.gate.show_standing(Standing())

@@ -156,7 +156,8 @@ class Tuning:
         10.0, "How often the sync checks that the balancers are stopped."
     )
     definition_interval: float = seconds(
-        30.0, "How often, at most, the definitions of a source before 6.0 are checked for changes."
+        30.0,
+        "How often, at most, the definitions of a source older than MongoDB 6.0 are checked for changes.",
     )
     instance_interval: float = seconds(
         1.0, "How often the saved records of the other instances are read."

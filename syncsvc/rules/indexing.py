@@ -214,8 +214,8 @@ def definition_violations(
     time_series = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
     if time_series and not source.reports_ddl:
         yield UNSUPPORTED_COLLECTION, (
-            "A source before MongoDB 6.0 does not report changes of time-series collections, so these cannot be "
-            f"synced: {', '.join(time_series)}."
+            "The source does not report changes of time-series collections (only MongoDB 6.0 and newer can do this), "
+            f"so these collections cannot be synced: {', '.join(time_series)}."
         )
     for sentence in case_collisions(listed, target.names):
         yield NAMESPACE_COLLISION, sentence

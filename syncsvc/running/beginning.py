@@ -33,7 +33,7 @@ _TO_START_ANEW = {
         "A start cannot change a sync. To start with other options, first reset this sync (POST /api/v1/reset), which "
         "deletes its copied data."
     ),
-    True: "This sync can no longer be reset, because the destination may hold data of users.",
+    True: "This sync can no longer be reset, because the destination may hold user data.",
 }
 # For each option that the start request calls by another name than the saved options: both names, the saved one first.
 _OF_VERIFICATION = {"verification": "verification.enabled", "repair": "verification.repair"}

@@ -79,8 +79,8 @@ def test_yaml_is_read_as_yaml_1_2(tmp_path: Path, text: str, value: object) -> N
     "text, named",
     [
         ("source: cluster0\n  x: [", "line 2"),
-        ("- a\n- b", "must hold fields"),
-        ("", "must hold fields"),
+        ("- a\n- b", "must contain fields"),
+        ("", "must contain fields"),
         ("source: a\nsource: b", "source is given twice"),
         ("sharding:\n  a: 1\n  a: 2", "a is given twice"),
         ("includeNamespaces:\n- database: 2026-01-01", "includeNamespaces[0].database"),
