@@ -99,5 +99,5 @@ def _read(document: Any, database: str) -> Limits:
         raise OperationError(
             INCOMPATIBLE_METADATA,
             f"The saved limits in {database}.{LIMITS} cannot be read: {error!r}. If another version of syncsvc has "
-            "saved them, use that version. Otherwise, delete their document: the sync then continues without limits.",
+            "saved them, use that version. Otherwise, delete the saved document: the sync then continues without limits.",
         ) from error
