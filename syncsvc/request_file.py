@@ -72,7 +72,7 @@ def read_request(file: Path) -> dict[str, Any]:
     except RecursionError as error:
         raise ValueError(f"{file} is nested too deeply, or refers to itself.") from error
     if not isinstance(body, dict):
-        raise ValueError(f"{file} must hold fields, such as source: cluster0.")
+        raise ValueError(f'{file} must contain fields, such as "source: cluster0".')
     if wrong:
         raise ValueError(f"{file}: {wrong}.")
     return body
@@ -84,7 +84,7 @@ def _parsed(file: Path) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} cannot be read: {error}.") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{file} is neither YAML nor JSON: {error}") from error
+        raise ValueError(f"{file} cannot be read as YAML or JSON: {error}") from error
 
 
 def _value(text: str) -> Any:

@@ -136,7 +136,10 @@ class _ShardingSchema(Strict):
 
 
 class _VerificationSchema(Strict):
-    enabled = _flag("Whether the commit succeeds only if both clusters are proved equal.", True)
+    enabled = _flag(
+        "Whether the sync compares both clusters; if true, the commit succeeds only if no difference remains.",
+        True,
+    )
     repair = _choice(
         Repair.AUTO,
         "Whether the commit repairs the differences that it finds: auto (it does), or never.",
@@ -198,7 +201,7 @@ class StartSchema(Strict):
             "enum": [*(mode.value for mode in WriteBlocking), True, False],
             "default": WriteBlocking.DESTINATION_ONLY.value,
             "description": "On which clusters user writes are blocked: the destination from the start on, the source "
-            "from the commit on. true means sourceAndDestination, and false none.",
+            "from the commit on. true means sourceAndDestination, and false means none.",
         },
     )
     reversible = _flag("Whether the sync can be reversed after the commit.", False)
@@ -226,8 +229,8 @@ class StartSchema(Strict):
         fields.Nested(_NaturalOrderSchema),
         load_default=list,
         metadata={
-            "description": "The collections that the copy reads in natural order although they are large, not in "
-            "ranges of _id. No effect on a sharded source."
+            "description": "The collections that the copy reads in natural order instead of in ranges of _id, even "
+            "if they are large. No effect on a sharded source."
         },
     )
     detectRandomId = _flag("Accepted for compatibility with mongosync; no effect.", True)
@@ -251,7 +254,7 @@ class StartSchema(Strict):
     )
     presplit = _choice(
         Presplit.SAMPLE,
-        "How collections of a sharded destination are divided among its shards before the copy: "
+        "How sharded collections are divided among the shards of the destination before the copy: "
         "sample (by a sample of the documents), source (as on the sharded source), or none (as the server decides).",
     )
     renamedOutOfFilter = _choice(
@@ -366,8 +369,8 @@ class _RatesSchema(Strict):
         f"The maximum number of change events applied per second. {_UNLIMITED}"
     )
     threads = _Amount(
-        "The maximum number of threads that read pages and write batches at the same time in each instance; the load "
-        f"level limits them, too. {_UNLIMITED}",
+        "The maximum number of threads that copy documents or apply change events at the same time in each instance; "
+        f"the load level limits them, too. {_UNLIMITED}",
         most=1_000,
     )
 

@@ -95,8 +95,8 @@ TABLE = (
     ),
     Option(
         "id",
-        "name of this instance. If several instances share a sharded source, the name of each instance must be the "
-        "name of a different shard; otherwise any name is allowed",
+        "name of this instance. If several instances share a sharded source, each instance must have the name of a "
+        "different shard; otherwise any name is allowed",
         default=DEFAULT_ID,
         value="ID",
     ),

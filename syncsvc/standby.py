@@ -157,7 +157,8 @@ class Standby:
             if error.kind not in _REPEATED:
                 raise
             _log.warning(
-                "The saved sync cannot be continued now; this daemon releases the lease and waits for the lease again.",
+                "This daemon cannot read or continue the saved sync now, so it releases the lease and waits for the "
+                "lease again.",
                 extra={"error": str(error)},
             )
             self._service.gate.show_standing(Standing())
@@ -199,7 +200,7 @@ class Standby:
                 return
             if self._cannot_begin(began):
                 _log.warning(
-                    "A cluster does not answer this daemon, so it releases the lease. Another daemon can become "
+                    "This daemon releases the lease, because a cluster does not answer. Another daemon can become "
                     "active; this daemon waits until both clusters answer."
                 )
                 return

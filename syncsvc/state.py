@@ -111,10 +111,12 @@ _ADVICE: dict[tuple[State, Trigger], str] = {
     (State.COMMITTED, Trigger.COMMIT): (
         "The sync is already committed, so there is nothing to do: applications use the destination."
     ),
-    (State.COMMITTING, Trigger.COPY_PRINCIPALS): "Wait: the commit copies users and roles itself.",
+    (State.COMMITTING, Trigger.COPY_PRINCIPALS): (
+        "Wait: the commit copies users and roles itself if the sync was started with usersAndRoles.copy true."
+    ),
     (State.COMMITTING, Trigger.REPAIR): (
-        "Wait: the commit compares both clusters, and repairs the differences unless verification.repair is never. "
-        "If the commit fails with VerificationFailed, request the repair again."
+        "Wait: with verification, the commit compares both clusters, and repairs the differences unless "
+        "verification.repair is never. If the commit fails with VerificationFailed, request the repair again."
     ),
     (State.COMMITTED, Trigger.REPAIR): (
         "A committed sync cannot be repaired: users may have changed the documents of both clusters since the commit. "

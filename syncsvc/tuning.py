@@ -90,14 +90,17 @@ class Tuning:
     )
     reading_bytes: int = size(
         32 * MB,
-        "Total size of the pages that all readers request at the same time; the driver holds three copies of them.",
+        "Maximum total size of the pages that all readers request at the same time; the driver holds three copies of "
+        "them.",
     )
     pages_bytes: int = size(
-        32 * MB, "Size of all pages of the copy that wait for a writer or are being written."
+        32 * MB,
+        "Maximum size of all pages of the copy that wait for a writer or are being written.",
     )
     sending_bytes: int = size(
         24 * MB,
-        "Total size of the documents that all threads send at the same time; the driver holds three copies of them.",
+        "Maximum total size of the documents that all threads send at the same time; the driver holds three copies of "
+        "them.",
     )
     partition_bytes: int = size(
         64 * MB, "Size of one partition of a large collection; a partition is a range of _id."
@@ -105,16 +108,17 @@ class Tuning:
     copy_save_interval: float = seconds(1.0, "How often the resume point of a copy is saved.")
     settle_interval: float = seconds(
         1.0,
-        "How often the progress that all instances have made in the copy is saved; less often if this takes long.",
+        "How often the progress that all instances have made in the copy is saved; less often if a save takes long.",
     )
     portion_bytes: int = size(
         1 * MB,
-        "Size of the events that are passed to a lane together, before all events of a page are read.",
+        "Size of the events that are collected before they are passed to a lane, at the latest at the end of a page.",
     )
-    waiting_events_bytes: int = size(24 * MB, "Size of all events that wait in the lanes.")
+    waiting_events_bytes: int = size(24 * MB, "Maximum size of all events that wait in the lanes.")
     lane_batch_bytes: int = size(4 * MB, "Size of the events that one lane applies in one batch.")
     reread_bytes: int = size(
-        16 * MB, "Size of the documents that all lanes together reread from the source at a time."
+        16 * MB,
+        "Maximum size of the documents that all lanes together reread from the source at a time.",
     )
     spool_row_bytes: int = size(
         4 * MB, "Size of the events in one row of the event spool, before compression."
@@ -152,7 +156,8 @@ class Tuning:
         10.0, "How often the sync checks that the balancers are stopped."
     )
     definition_interval: float = seconds(
-        30.0, "How often, at most, the definitions of a source before 6.0 are checked for changes."
+        30.0,
+        "How often, at most, the definitions of a source older than MongoDB 6.0 are checked for changes.",
     )
     instance_interval: float = seconds(
         1.0, "How often the saved records of the other instances are read."
@@ -162,7 +167,7 @@ class Tuning:
     )
     report_interval: float = seconds(30.0, "How often the log shows the progress of the sync.")
     dashboard_interval: float = seconds(
-        15.0, "How often the documents that dashboards for mongosync read are written."
+        15.0, "How often the documents for mongosync dashboards are written."
     )
     ping_interval: float = seconds(5.0, "How often the clusters are pinged.")
     history_step: float = seconds(

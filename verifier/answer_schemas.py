@@ -113,7 +113,7 @@ class Progress(Strict):
     writesOff = always(Boolean, "Whether the check has received POST /api/v1/writesOff.")
     generation = nullable(
         fields.Integer,
-        "The number of the current generation; the first one is 0. Null without a check.",
+        "The number of the current generation (a pass of the check); the first one is 0. Null without a check.",
     )
     generationStats = always(
         fields.Nested,

@@ -179,7 +179,7 @@ class Cutover:
         if unreported:
             raise OperationError(
                 UNSUPPORTED_COLLECTION,
-                f"The names of these collections are not valid UTF-8: {', '.join(unreported[:_MOST_NAMED])}. They were "
+                f"The names of these collections are not valid UTF-8: {some_of(unreported)}. They were "
                 "created or renamed during the sync. The source does not report such changes, so these collections "
                 "were not synced. Drop them on the source, and resume the sync; or reset the sync, and start it with "
                 "a filter that excludes them.",

@@ -399,7 +399,9 @@ class _Report(Strict):
     limits = always(fields.Dict, "The limits of the sync's speed, as in GET /api/v1/limits.")
     namespaces = always(fields.Nested, "The collections and views.", _ReportedNamespaces)
     timeline = always(
-        fields.List, "The events of the sync, the oldest first.", fields.Nested(_Moment)
+        fields.List,
+        "The process starts, phases, commands, states, failures and other entries of the timeline, the oldest first.",
+        fields.Nested(_Moment),
     )
     notKnown = always(
         fields.List,

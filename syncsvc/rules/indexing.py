@@ -105,8 +105,8 @@ def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterato
     names = [name for name, index in definition.indexes.items() if "expireAfterSeconds" in index]
     if names:
         yield TTL_NOT_VERIFIABLE, (
-            f"{definition.namespace} has the TTL index {', '.join(names)}. The destination would lack it, because "
-            "buildIndexes is never, so no documents would expire there after the commit."
+            f"The TTL indexes of {definition.namespace} would be missing on the destination, because buildIndexes is "
+            f"never: {', '.join(names)}. So no documents would expire there after the commit."
         )
 
 
@@ -214,8 +214,8 @@ def definition_violations(
     time_series = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
     if time_series and not source.reports_ddl:
         yield UNSUPPORTED_COLLECTION, (
-            "A source before MongoDB 6.0 does not report changes of time-series collections, so these cannot be "
-            f"synced: {', '.join(time_series)}."
+            "The source does not report changes of time-series collections (only MongoDB 6.0 and newer can do this), "
+            f"so these collections cannot be synced: {', '.join(time_series)}."
         )
     for sentence in case_collisions(listed, target.names):
         yield NAMESPACE_COLLISION, sentence

@@ -24,11 +24,17 @@ class Action(Enum):
     DELETE = "delete the document"
     INDEX = "build or drop the index"
     CHANGE = "change the option"
-    CREATE = "create it; its documents are compared and written afterwards"
+    CREATE = (
+        "create the missing collection, view or shard key; the documents of a collection are compared and written "
+        "afterwards"
+    )
     DROP_VIEW = "drop the view"
-    NONE = "none: change it on the destination yourself, then repair or commit again"
-    COUNT = "none by itself: the number changes when the documents that differ are repaired"
-    KEEP = "none: users created this collection again; save its data if needed, drop it, then repair again"
+    NONE = "none: remove the difference on the destination yourself, then repair or commit again"
+    COUNT = "none by itself: the number of documents changes when the documents that differ are repaired"
+    KEEP = (
+        "none: users created this collection again on the destination; save its data if needed, drop the collection, "
+        "then repair again"
+    )
 
     @property
     def repairs(self) -> bool:

@@ -163,8 +163,8 @@ def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator
     if not is_served(wanted, definition.indexes.values(), definition.collated):
         fields = ", ".join(f"{name}: {direction}" for name, direction in wanted["key"].items())
         yield SHARD_KEY_INDEX_MISSING, (
-            f"{definition.namespace} has no index that supports the shard key. The index must begin with {{{fields}}}, "
-            "have the simple collation, and must not be a hidden, sparse, partial or wildcard index."
+            f"{definition.namespace} has no index that supports the requested shard key. The index must begin with "
+            f"{{{fields}}}, have the simple collation, and must not be a hidden, sparse, partial or wildcard index."
         )
 
 

@@ -93,8 +93,8 @@ def filter_warnings(found: FilterMatches) -> Iterator[str]:
         yield _warning(each, found.databases)
     if others := found.unmatched[_MOST_ELEMENTS:]:
         yield (
-            f"{len(others):,} more elements of the filters, from {others[0].path} on, match no collection or view of "
-            "the source, at least in part."
+            "Further elements of the filters of which at least a part matches no collection or view of the source: "
+            f"{len(others):,}, from {others[0].path} on."
         )
 
 

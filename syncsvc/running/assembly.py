@@ -200,7 +200,7 @@ class Assembly:
         longest = max(round_trip(each.client, stop) for each in measured)
         threads = self._process.load.over(longest)
         _log.info(
-            "Chose the numbers of threads for the round-trip time to the clusters.",
+            "Chose the numbers of threads according to the round-trip time to the clusters.",
             extra={"seconds": round(longest, 3), **asdict(threads)},
         )
         return threads

@@ -33,7 +33,7 @@ _TO_START_ANEW = {
         "A start cannot change a sync. To start with other options, first reset this sync (POST /api/v1/reset), which "
         "deletes its copied data."
     ),
-    True: "This sync can no longer be reset, because the destination may hold data of users.",
+    True: "This sync can no longer be reset, because the destination may hold user data.",
 }
 # For each option that the start request calls by another name than the saved options: both names, the saved one first.
 _OF_VERIFICATION = {"verification": "verification.enabled", "repair": "verification.repair"}
@@ -124,13 +124,14 @@ def refuse_second(record: RunRecord, options: StartOptions) -> None:
     when = "".join(f" at {utc_text(at)}" for at in began)
     differing = first_difference(record, options)
     if differing is not None:
-        compared = f"The start option {differing} differs. {_TO_START_ANEW[record.in_use]}"
-    elif record.state is State.PAUSED:
         compared = (
-            "It was started with the same options, and is paused: POST /api/v1/resume continues it."
+            f"The existing sync has another value of the start option {differing} than this request. "
+            f"{_TO_START_ANEW[record.in_use]}"
         )
+    elif record.state is State.PAUSED:
+        compared = "The existing sync has the options of this request, and is paused: POST /api/v1/resume continues it."
     else:
-        compared = "It was started with the same options, and continues: do not start it again."
+        compared = "The existing sync has the options of this request, and continues: do not start it again."
     raise OperationError(
         errors.INVALID_STATE,
         f"start needs state IDLE; the state is {record.state.value}. A sync was already started{when}. {compared}",

@@ -97,7 +97,7 @@ class CurrentRun:
         if confirm != destination:
             raise OperationError(
                 INVALID_REQUEST,
-                f"confirm: Must be the name of the destination, {destination}, whose data is dropped.",
+                f"confirm: Must be {destination}, the name of the destination, whose synced data is dropped.",
             )
         return runner
 

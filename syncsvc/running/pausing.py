@@ -129,8 +129,8 @@ class Pausing:
         if progress.snapshot.warnings.get(WarningKind.PAUSE_UNSPOOLED) != text:
             _log.warning(
                 "During the pause, the oplog of the source cannot be watched, or its change events cannot be saved in "
-                "the event spool. This is retried; until it succeeds, the oplog must keep the events: remove the "
-                "cause, or resume the sync before the oplog drops them.",
+                "the event spool. The process tries again; until it succeeds, the oplog must keep the events: remove "
+                "the cause, or resume the sync before the oplog drops them.",
                 exc_info=error,
             )
         progress.warn(WarningKind.PAUSE_UNSPOOLED, text)

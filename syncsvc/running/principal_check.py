@@ -66,8 +66,8 @@ class Principals:
             # has created.
             raise OperationError(
                 errors.INVALID_STATE,
-                "The sync is still being initialized. Send the command again when the field info of GET "
-                f"/api/v1/progress is no longer {Phase.INITIALIZING.value}.",
+                "The sync is still being initialized. Send the command again when progress.info in GET "
+                f'/api/v1/progress is no longer "{Phase.INITIALIZING.value}".',
             )
 
     def created(self) -> tuple[str, ...]:

@@ -326,7 +326,7 @@ class Runner:
         state = next_state(record.state, Trigger.REVERSE)
         if not record.options.reversible:
             raise OperationError(
-                errors.NOT_REVERSIBLE, "This sync was started without the option reversible."
+                errors.NOT_REVERSIBLE, "The start option reversible of this sync is false."
             )
         self._wait_for_rest()
         self._admission.refuse_to_reverse()

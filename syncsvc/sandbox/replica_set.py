@@ -287,6 +287,6 @@ def _wait_for(condition: Callable[[], T | None], what: str) -> T:
             return result
         pause.wait(_POLL_INTERVAL)
     raise SandboxError(
-        f"Waited for {what}, which did not happen within {_DEADLINE:.0f} seconds. "
+        f"Timed out after {_DEADLINE:.0f} seconds while waiting for {what}. "
         "Check that a majority of the members is running and that this machine is not overloaded."
     )

@@ -94,7 +94,9 @@ def gather(metadata: Metadata, own: RunRecord, stop: StopToken) -> Evidence:
         part("The records of the other instances of the sync", lambda: _others(metadata, own)) or ()
     )
     views = part("The list of views", lambda: _views(metadata)) or ()
-    check, counts, found = part("The verification", lambda: _checked(reader)) or _UNCHECKED
+    check, counts, found = (
+        part("The results of the verification", lambda: _checked(reader)) or _UNCHECKED
+    )
     repaired = part("The list of repairs", lambda: _repaired(metadata)) or ()
     return Evidence(others, views, check, counts, found, repaired, tuple(unread))
 

@@ -39,7 +39,8 @@ def fitting_run(
         lacking for each in clusters.values() for lacking in unreadable_id(each.name, each.facts)
     )
     saved = ", ".join(
-        f"{holder.name} holds the saved state of a sync from {' to '.join(record.identities)} ({record.state.value})"
+        f"{holder.name} holds the saved state of a sync from the cluster {' to the cluster '.join(record.identities)} "
+        f"({record.state.value})"
         for record, holder in found
     )
     raise OperationError(

@@ -98,6 +98,7 @@ def _read(document: Any, database: str) -> Limits:
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise OperationError(
             INCOMPATIBLE_METADATA,
-            f"The saved limits in {database}.{LIMITS} cannot be read: {error!r}. If another version of syncsvc has "
-            "saved them, use that version. Otherwise, delete their document: the sync then continues without limits.",
+            f"The document with the limits in {database}.{LIMITS} cannot be read: {error!r}. If another version "
+            "of syncsvc has saved it, use that version. Otherwise, delete this document: the sync then continues "
+            "without limits.",
         ) from error

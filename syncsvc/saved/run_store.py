@@ -40,8 +40,8 @@ _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
 
 # Appended to the error of a command whose save was not answered.
 _MAY_BE_SAVED = (
-    "The cluster may have saved the command all the same. This process withdraws the command within seconds after the "
-    "cluster answers again. Do not restart it before that: a restarted process would run the command."
+    "The cluster may nevertheless have saved the command. This process withdraws the command within seconds after the "
+    "cluster answers again. Do not restart this process before that: a restarted process would run the command."
 )
 
 # For how long a confirmation that this process owns its run is valid, in seconds.

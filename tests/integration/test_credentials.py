@@ -126,7 +126,7 @@ def test_unusable_files_change_nothing_and_are_reported(guarded: Guarded, daemon
         ({"rotated": "another"}, "in more than the password"),
         ({"127.0.0.1": "localhost"}, "in more than the password"),
         ({"/?": "/?w=1&"}, "in more than the password"),
-        ({"?": " ?"}, "not a single connection string"),
+        ({"?": " ?"}, "must contain only the connection string"),
         ({NEW: "100%"}, "must be percent-encoded"),
     ):
         guarded.write(NEW, **changes)

@@ -685,7 +685,9 @@ def test_the_verifier_compares_selected_documents(pair: Pair, tmp_path: Path) ->
         make_unreadable(source, "not utf-8")
         progress = verifier.verify(documentFilter=elements("shop.people"))
         assert progress["verdict"] == "incomplete"
-        assert progress["error"].startswith("DocumentFilterFailed: The filter of shop.people")
+        assert progress["error"].startswith(
+            "DocumentFilterFailed: The query of documentFilter for shop.people"
+        )
         bad = {"documentFilter": [element("shop.orders", {"$nope": 1})]}
         assert_refused(verifier.post("check", bad), 400, "InvalidFilter", ("$nope",))
 

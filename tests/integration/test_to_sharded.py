@@ -251,7 +251,9 @@ class TestIndexes:
             daemon.start_body(sharding=sharding(entry("d.c", {"n": 1}), supported=False)),
         ).json()
         assert refused["error"] == "ShardKeyIndexMissing"
-        assert "d.c has no index that supports the shard key" in refused["errorDescription"]
+        assert (
+            "d.c has no index that supports the requested shard key" in refused["errorDescription"]
+        )
         daemon.start()
         daemon.commit()
         names = indexes(pair)

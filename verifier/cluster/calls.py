@@ -25,7 +25,10 @@ _BUILDING = (
     "An index build takes long on a large collection, and so does making an index unique; db.currentOp() shows the "
     "progress. Both need a majority of the voting members of the replica set."
 )
-_WRITING = "Check that a majority of the members of the replica set (of each shard) runs and replicates: rs.status()."
+_WRITING = (
+    "Check with rs.status() that a majority of the members of the replica set (on a sharded cluster, of each shard) "
+    "run and replicate."
+)
 _ANSWERING = "Check the server, its load, and the network to it. The command is cancelled after a timeout and retried."
 _REMEDIES = {
     **dict.fromkeys(

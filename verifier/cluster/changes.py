@@ -40,8 +40,9 @@ _TOO_LARGE = (failures.BSON_OBJECT_TOO_LARGE, failures.EVENT_NOT_SPLITTABLE)
 
 
 _OTHER_MEMBER = (
-    "Nothing is lost yet: make a member with a long enough oplog the primary (by rs.stepDown() on the current primary, "
-    "or by the member's priority), or start the members that are down. The run then continues."
+    "Another member may still have these changes: make a member with a long enough oplog the primary (by rs.stepDown() "
+    "on the current primary, or by the member's priority), or start the members that are down. The run continues once "
+    "the primary has these changes."
 )
 _OTHER_SHARD = (
     "If another member of the shard has a longer oplog, make that member the primary within ten minutes: the run then "

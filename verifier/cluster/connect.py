@@ -128,8 +128,8 @@ def check_uri(uri: str) -> dict[str, Any]:
         given, extras = (",".join(each) for each in zip(*missing, strict=True))
         raise OperationError(
             MISSING_PACKAGE,
-            f"The option {given} of a connection string needs a Python package that is not installed: pip install "
-            f"'pymongo[{extras}]'.",
+            f"Options of a connection string need Python packages that are not installed: {given}. To install these "
+            f"packages, run: pip install 'pymongo[{extras}]'.",
         )
     return options
 

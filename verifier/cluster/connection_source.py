@@ -78,7 +78,9 @@ class ConnectionSource:
         try:
             lines = read_private(self.path).decode().split()
             if len(lines) != 1:
-                raise ValueError(f"the file has {len(lines)} words, not a single connection string")
+                raise ValueError(
+                    f"the file must contain only the connection string, but contains {len(lines)} words"
+                )
         except UnicodeDecodeError as error:
             raise self._refusal("the file is not text in UTF-8") from error
         except ValueError as error:

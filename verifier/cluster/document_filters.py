@@ -131,7 +131,8 @@ def judging(filters: DocumentFilters, source: Namespace) -> Iterator[None]:
         if source not in filters or failures.named_kind(error) is not None:
             raise
         raise OperationError(
-            DOCUMENT_FILTER_FAILED, f"The filter of {source} failed: {failures.text_of(error)}."
+            DOCUMENT_FILTER_FAILED,
+            f"The query of documentFilter for {source} failed: {failures.text_of(error)}.",
         ) from error
 
 

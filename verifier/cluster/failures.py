@@ -238,8 +238,8 @@ _CHECK_SERVERS = (
     "cluster run, that they have a primary and a majority, and that this host can reach them."
 )
 _CHECK_USER = (
-    "The failed call to the cluster is retried until it succeeds. Grant the missing role to the user of the "
-    "connection string. If the password was changed, replace it in the file with the connection string (such as "
+    "The failed call to the cluster is retried until it succeeds. If the user of the connection string lacks a role, "
+    "grant the role. If the password was changed, replace it in the file with the connection string (such as "
     "cluster0File). Without such a file, restart this process with the new connection string: the process continues "
     "where it stopped."
 )

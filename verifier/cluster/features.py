@@ -156,7 +156,7 @@ DOCUMENTS = Feature(
     "$documents",
     "Evaluating namespace filters, and comparing strings with a collation, on a server.",
     "The destination evaluates the namespace filters. The verifier cannot determine the order of strings with a "
-    "collation, and may have to compare again the documents whose ``_id`` contains such strings.",
+    "collation, and may compare documents whose ``_id`` contains such strings more than once.",
     Probe.VERSION,
     since=((5, 1, 0),),
     verifier=True,

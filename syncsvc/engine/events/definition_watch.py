@@ -155,7 +155,7 @@ class DefinitionWatch:
             return
         changed = self._compare_strictly(stop)
         if changed:
-            names = ", ".join(sorted(map(str, changed.applicable))[:_MOST_NAMED])
+            names = some_of(changed.applicable)
             raise OperationError(
                 UNSUPPORTED_CHANGE,
                 f"During the commit, these collections were created, or their definitions were changed: {names}. A "

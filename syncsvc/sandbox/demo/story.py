@@ -90,7 +90,7 @@ class Stage:
         while not self._look(reached, what):
             if monotonic() > deadline:
                 raise self.daemon.error(
-                    f"Waited for {what}, which did not happen within {DEADLINE_SECONDS:.0f} s."
+                    f"Timed out after {DEADLINE_SECONDS:.0f} s while waiting for {what}."
                 )
             pause.wait(POLL_SECONDS)
 

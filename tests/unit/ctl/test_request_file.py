@@ -79,8 +79,8 @@ def test_yaml_is_read_as_yaml_1_2(tmp_path: Path, text: str, value: object) -> N
     "text, named",
     [
         ("source: cluster0\n  x: [", "line 2"),
-        ("- a\n- b", "must hold fields"),
-        ("", "must hold fields"),
+        ("- a\n- b", "must contain fields"),
+        ("", "must contain fields"),
         ("source: a\nsource: b", "source is given twice"),
         ("sharding:\n  a: 1\n  a: 2", "a is given twice"),
         ("includeNamespaces:\n- database: 2026-01-01", "includeNamespaces[0].database"),
@@ -94,8 +94,8 @@ def test_yaml_is_read_as_yaml_1_2(tmp_path: Path, text: str, value: object) -> N
         ("a: !!python/object:os.system x", "line 1"),
         ("a: &a {b: *a}", "refers to itself"),
         ("a: " + 5_000 * "[", "nested too deeply"),
-        ("a: 2026-13-45", "neither YAML nor JSON"),
-        ("a: " + 5_000 * "9", "neither YAML nor JSON"),
+        ("a: 2026-13-45", "cannot be read as YAML or JSON"),
+        ("a: " + 5_000 * "9", "cannot be read as YAML or JSON"),
     ],
 )
 def test_a_wrong_field_or_line_is_named(tmp_path: Path, text: str, named: str) -> None:

@@ -102,8 +102,8 @@ def test_only_some_of_many_unmatched_elements_have_a_warning() -> None:
     *texts, last = filter_warnings(FilterMatches(unmatched=tuple(unmatched), databases=("shop",)))
     assert [text.partition(":")[0] for text in texts] == [each.path for each in unmatched[:10]]
     assert last == (
-        "15 more elements of the filters, from includeNamespaces[10] on, match no collection or view of the source, at "
-        "least in part."
+        "Further elements of the filters of which at least a part matches no collection or view of the source: 15, "
+        "from includeNamespaces[10] on."
     )
 
 

@@ -69,7 +69,8 @@ def test_a_run_between_other_clusters_is_refused(
 ) -> None:
     text = refusal(run_record(), source, destination, holder)
     assert text.startswith("WrongClusters: ")
-    assert f"cluster{holder} holds the saved state of a sync from 65aa to 65bb (RUNNING)" in text
+    clusters = "from the cluster 65aa to the cluster 65bb"
+    assert f"cluster{holder} holds the saved state of a sync {clusters} (RUNNING)" in text
 
 
 def test_an_unreadable_id_is_not_a_wrong_cluster() -> None:

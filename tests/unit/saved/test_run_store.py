@@ -76,7 +76,7 @@ def test_a_command_during_an_outage_is_never_saved(answer: bool | None) -> None:
 def test_a_command_is_withdrawn_if_it_was_refused_although_it_was_saved() -> None:
     server = Server(True, False)
     store = store_at(server)
-    with pytest.raises(OperationError, match="Do not restart it before that") as raised:
+    with pytest.raises(OperationError, match="Do not restart this process before that") as raised:
         store.update(RESET, state=State.RESETTING)
     assert raised.value.kind is CLUSTER_UNREACHABLE
     assert server.saved["state"] == "RESETTING"

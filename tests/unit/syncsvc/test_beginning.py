@@ -35,8 +35,8 @@ def refusal(options: StartOptions = OPTIONS, **fields: Any) -> str:
 def test_the_same_options_are_recognized(state: State, advice: str) -> None:
     phases = (PhaseBegin(Phase.INITIALIZING, 1767225600.0), PhaseBegin(Phase.COPYING, 1767225601.0))
     assert refusal(state=state, phases=phases) == (
-        f"start needs state IDLE; the state is {state.value}. A sync was already started at 2026-01-01T00:00:00Z. It "
-        f"was started with the same options, {advice}"
+        f"start needs state IDLE; the state is {state.value}. A sync was already started at 2026-01-01T00:00:00Z. "
+        f"The existing sync has the options of this request, {advice}"
     )
 
 
@@ -56,9 +56,9 @@ def test_a_reset_is_proposed_only_if_it_is_possible() -> None:
     ],
 )
 def test_the_first_option_that_differs_is_named(changes: dict[str, Any], named: str) -> None:
-    assert f"A sync was already started. The start option {named} differs." in refusal(
-        replace(OPTIONS, **changes)
-    )
+    text = refusal(replace(OPTIONS, **changes))
+    assert "A sync was already started. The existing sync has" in text
+    assert f" another value of the start option {named} than this request." in text
 
 
 @pytest.mark.parametrize("state", [State.COMMITTED, State.FAILED, State.RESETTING])

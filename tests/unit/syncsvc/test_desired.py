@@ -109,7 +109,7 @@ def test_a_command_is_refused_if_another_one_would_undo_it(
     "content, options, named",
     [
         ("source: cluster0\n", ("--desiredState", "running"), "destination"),
-        ("source: [\n", ("--desiredState", "running"), "neither YAML nor JSON"),
+        ("source: [\n", ("--desiredState", "running"), "cannot be read as YAML or JSON"),
         ("source: a\ndestination: b\nunheard: 1\n", ("--desiredState", "paused"), "unheard"),
         ("source: cluster0\ndestination: cluster1\n", (), "--desiredState"),
         ("source: cluster0\ndestination: cluster1\n", ("--desiredState", "done"), "done"),
