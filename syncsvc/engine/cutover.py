@@ -37,7 +37,7 @@ from syncsvc.saved.late_findings import LateFindings
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
 from verifier.cluster.inventory import hidden_time_series, list_uuids
-from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace import Namespace, some_of
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec
 from verifier.cluster.times import position_after
@@ -52,10 +52,6 @@ Change = Callable[[Catalog, CollectionSpec], None]
 
 # The name is saved, so it must never change.
 _PRINCIPALS_COPIED = "users and roles copied"
-
-
-# How many collections a message names.
-_MOST_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -173,9 +169,7 @@ class Cutover:
         """
         synced = {each.source_name for each in self.context.registry}
         names = self.context.selection.of(names_on(self.context.source_client, self.stop))
-        unreported = sorted(
-            str(each) for each in names if is_undecodable(each) and each not in synced
-        )
+        unreported = [each for each in names if is_undecodable(each) and each not in synced]
         if unreported:
             raise OperationError(
                 UNSUPPORTED_COLLECTION,

@@ -27,7 +27,7 @@ from syncsvc.rules.indexing import Target, destined
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.state import Phase
 from verifier.cluster.inventory import list_collections
-from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace import Namespace, some_of
 from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Kind
