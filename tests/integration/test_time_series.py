@@ -179,7 +179,9 @@ def test_hidden_measurements_are_named_before_the_start(pair: Pair, daemon: Daem
     name = _hide(client)
     client.d[name].insert_one({"at": datetime.now(UTC), "n": 2})
     (warning,) = daemon.post("preflight", daemon.start_body()).json()["warnings"]
-    assert warning.startswith(f"The source has buckets of d.{name}, but no time-series collection of such a name")
+    assert warning.startswith(
+        f"The source has buckets of d.{name}, but no time-series collection of such a name"
+    )
     excluded = daemon.start_body(excludeNamespaces=[{"database": "d", "collections": [name]}])
     assert daemon.post("preflight", excluded).json()["warnings"] == []
     # Recover the measurements as the documentation says.
@@ -202,4 +204,6 @@ def test_hidden_measurements_of_the_sync_are_named_by_the_commit(
     name = _hide(pair.source.client)
     daemon.commit()
     (warning,) = daemon.progress()["warnings"]
-    assert warning.startswith(f"The source has buckets of d.{name}, but no time-series collection of such a name")
+    assert warning.startswith(
+        f"The source has buckets of d.{name}, but no time-series collection of such a name"
+    )
