@@ -1,4 +1,4 @@
-"""The process of the verifier: reads the settings, connects, and continues a saved check if there is one.
+"""The process of the verifier: reads the settings, connects, and continues a saved check that has not ended.
 
 The process then serves the API or, with --checkOnce, runs one check. The module `service` runs the checks.
 """

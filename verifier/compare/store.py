@@ -1,4 +1,4 @@
-"""The saved state of a check, in its own database, so that a check continues after the process was killed.
+"""The saved state of a check, in a metadata database, so that a check continues after the process was killed.
 
 The state is one record of the check, the progress of generation 0 and, for each generation, its tasks, rechecks and
 mismatches. Everything is saved with majority write concern before the check relies on it. A process that takes a check
@@ -116,7 +116,7 @@ class CheckStore(CheckReader):
         self._run({"delete": CHECK, "deletes": [{"q": {"_id": CHECK}, "limit": 1}]})
 
     def clean(self) -> None:
-        """Drop the database with the saved state of the check."""
+        """Drop the whole database in which the state of the check is saved."""
         self._run({"dropDatabase": 1})
         self._record = None
 
