@@ -154,7 +154,7 @@ def _check_once(service: Service, stop: StopToken) -> int:
 
 
 def _begin(service: Service) -> None:
-    """Begin a check, unless `Service.recover` has continued a saved check or loaded its result."""
+    """Begin a check, unless a resumed check is already running."""
     if service.progress().phase is Phase.IDLE:
         service.check(None, SentCommand("check", time()))
 
@@ -163,7 +163,7 @@ def _end_writes(service: Service) -> None:
     try:
         service.writes_off(SentCommand("writesOff", time()))
     except OperationError as error:
-        # The saved check had already received writesOff, or the check has ended; then its verdict is reported.
+        # A resumed check had already received writesOff, or the check has ended with an error, which the report shows.
         if error.kind not in (errors.WRITES_ALREADY_OFF, errors.NO_CHECK_RUNNING):
             raise
 

@@ -1,4 +1,4 @@
-"""The commands of `syncctl` that show, start or change a sync; `commit` is in `cutover`."""
+"""The commands of `syncctl` that show, start or change a sync as a whole; `commit` is in `cutover`."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ class Worker:
     def _standing(
         self, names: NamespacePair, found: list[DocumentMismatch]
     ) -> list[DocumentMismatch]:
-        """Return the mismatches, except those of documents that only one cluster had and that a TTL index deletes.
+        """Return the mismatches, except those of documents that only one cluster had and that have expired (TTL).
 
         The other cluster has already deleted such a document; this one has deleted it since, or will do so. Until all
         changes up to the end of user writes are read, return all mismatches: the next generation compares these
