@@ -1,4 +1,4 @@
-"""The HTTP API: parses each request, calls `Service`, and answers with JSON.
+"""The HTTP API under /api/v1: parses each request, calls `Service`, and returns its answer.
 
 This module does not decide whether a command is allowed, and contacts no cluster.
 """
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
     """Return the blueprint with all endpoints below /api/v1 except openapi.json.
 
-    `recent` holds the newest commands that the API answered.
+    `recent` holds the newest commands, which the overview shows.
     """
     api = Blueprint("api", __name__, url_prefix="/api/v1")
     readers = Readers()

@@ -31,7 +31,7 @@ from verifier.runtime.tasks import StopToken
 
 
 class ClusterQueries:
-    """Answers the queries of one process that read a cluster.
+    """Answers the API queries that read a cluster, in one process.
 
     `gate` admits or refuses a query, and `take` returns a snapshot of the sync. `keep_journal` saves the journal, and
     `limits` returns the current limits; only `report` uses these two.
@@ -123,8 +123,8 @@ class ClusterQueries:
 
         Begin after the page token `after` (None: with the first mismatch), and return at most `limit` mismatches (None:
         all). Leave out documents that have differed for less than `least_seconds`. With `namespace`, return only
-        mismatches of this collection of the source. With `repaired_ones`, return the repaired mismatches instead, and
-        ignore `least_seconds` and `namespace`.
+        mismatches of this collection of the source. With `repaired_ones`, return instead the mismatches that the sync
+        has repaired or is repairing, and ignore `least_seconds` and `namespace`.
 
         Raises OperationError, both from this call and from the iterator.
         """

@@ -43,7 +43,7 @@ NO_EFFECT = (
     *("acceptDisclaimer", "disableTelemetry", "disableMetricsLogging"),
     "enableCappedCollectionHandling",
 )
-# What to use instead of the other options of mongosync that this program does not have.
+# For other options of mongosync, which this program does not have: the advice in the error message.
 _INSTEAD = {
     "disableVerification": 'use {"verification": {"enabled": false}} in the start request',
     "metricsLoggingFilepath": "not available: GET /metrics has the metrics",

@@ -34,7 +34,7 @@ from verifier.runtime.waits import long_waits
 from verifier.schemas import CheckSchema
 
 SUCCESS = {"success": True}
-# The maximum number of definition mismatches that a summary lists. It also shows their total number.
+# The maximum number of definition mismatches that a summary lists. The summary also shows their total number.
 _SUMMARIZED = 1_000
 
 
@@ -72,7 +72,7 @@ class Service(Protocol):
 
 
 def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
-    """Return the blueprint with the endpoints under /api/v1. The endpoints call `service`.
+    """Return the blueprint with all endpoints under /api/v1 except openapi.json. The endpoints call `service`.
 
     `recent` holds the newest commands, which the overview shows.
     """

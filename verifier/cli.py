@@ -1,4 +1,4 @@
-"""The process of the verifier: reads the settings, connects, and continues a saved check if there is one.
+"""The process of the verifier: reads the settings, connects, and continues a saved check that has not ended.
 
 The process then serves the API or, with --checkOnce, runs one check. The module `service` runs the checks.
 """
@@ -163,7 +163,7 @@ def _end_writes(service: Service) -> None:
     try:
         service.writes_off(SentCommand("writesOff", time()))
     except OperationError as error:
-        # The resumed check had already received writesOff, or it has ended with an error, which its verdict reports.
+        # A resumed check had already received writesOff, or the check has ended with an error, which the report shows.
         if error.kind not in (errors.WRITES_ALREADY_OFF, errors.NO_CHECK_RUNNING):
             raise
 

@@ -42,7 +42,7 @@ from verifier.runtime.tasks import StopToken
 
 _log = logging.getLogger(__name__)
 
-# The interval between the checks, and the longest wait for the saved limits, in seconds.
+# The interval at which the pace is set, and the longest wait for the saved limits, in seconds.
 _INTERVAL = 1.0
 _PATIENCE = 2.0
 # The throughput is averaged over this many intervals, and this many measurements of the load are kept.
@@ -58,10 +58,10 @@ _SUSPENDED = (
 
 
 class Limiter:
-    """Manages the limits of one process. `take` returns a snapshot of the sync, and contacts no cluster.
+    """Manages the sync's limits in one process. `take` returns a snapshot of the sync, and contacts no cluster.
 
-    `home` returns the store of the limits; None while it is unknown which cluster holds the saved state.
-    Meanwhile, changes are kept in memory.
+    `home` returns the store of the limits; None during a reset, and while it is unknown which cluster holds the saved
+    state. Meanwhile, changes are kept in memory.
     """
 
     def __init__(
@@ -80,10 +80,11 @@ class Limiter:
         self._limits = Limits()
         # The changes that are not saved yet.
         self._unsaved: dict[str, Any] = {}
-        # The limits that a reset has left. The next sync saves them first, unless another instance has saved limits.
+        # The limits before a reset, which dropped the saved ones. The next sync saves them again, unless another
+        # instance has saved limits first.
         self._kept: dict[str, Any] = {}
-        # The newest measurements by cluster, and the ceiling of the current work. Neither mapping is ever changed: a
-        # new one replaces it.
+        # The newest measurements by "source" and "destination", and the ceiling of the current work. Neither mapping is
+        # ever changed: a new one replaces it.
         self._loads: Mapping[str, tuple[Load, ...]] = {}
         self._ceilings: Mapping[Limit, Ceiling] = {}
         self._flows = _no_flows()
@@ -184,7 +185,7 @@ class Limiter:
             self._changing.release()
 
     def _measure(self, clusters: Mapping[str, Cluster]) -> None:
-        """Measure the load of the clusters and the throughput of the sync, and adjust the automatic limit."""
+        """Measure the sync's throughput; with `auto`, measure the clusters' load, and adjust the automatic limit."""
         sync, auto = self._take(), self._limits.auto
         self._admitted.append((monotonic(), self._pace.amounts))
         work = _WORK.get(sync.record.phase) if sync.record and is_active(sync) else None

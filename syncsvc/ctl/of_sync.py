@@ -1,4 +1,4 @@
-"""The commands of `syncctl` that show, start and change a sync."""
+"""The commands of `syncctl` that show, start or change a sync as a whole; `commit` is in `cutover`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CONDITIONS: dict[str, Callable[[Document], bool]] = {
     "committed": lambda progress: progress["state"] == "COMMITTED",
     "idle": lambda progress: progress["state"] == "IDLE",
 }
-# For each condition, the states in which it will not become true by itself.
+# For each condition, the states in which `watch` stops waiting, because only another command could make it true.
 _IN_VAIN = {
     "canCommit": ("FAILED", "IDLE", "COMMITTED"),
     "canWrite": ("FAILED", "IDLE"),

@@ -50,7 +50,7 @@ def begun_by_others(
 def instance_violations(
     options: StartOptions, instance: str, found: Findings
 ) -> Iterator[Violation]:
-    """Yield a violation if the ID of this instance, or the start option `instances`, does not fit the source."""
+    """Yield the violations if the ID of this instance, the start option `instances` and the source do not match."""
     shards, requested = found.source.shards, options.instances
     if found.source.is_sharded and instance not in (DEFAULT_ID, *shards):
         yield errors.UNKNOWN_INSTANCE, (

@@ -60,7 +60,7 @@ def _latency(snapshot: ProgressSnapshot, cluster: str) -> Value:
 
 
 def is_clean(check: CheckProgress | None) -> bool:
-    """Return whether the verification has compared everything, and knows of no difference."""
+    """Return whether the verification has completed its first pass, and knows of no difference."""
     if check is None or check.first is None:
         return False
     return not any(check.mismatches.documents.values()) and not check.mismatches.definitions

@@ -156,7 +156,7 @@ class _Lease(Strict):
 
 
 class Progress(Strict):
-    """The progress of a sync at one moment; unknown values are null."""
+    """The progress of a sync at one moment. The description of each field says when it is null or absent."""
 
     state = always(fields.Enum, "The state of the sync.", State, by_value=True)
     canCommit = always(Boolean, "Whether POST /api/v1/commit is accepted now.")

@@ -1,6 +1,6 @@
-"""`python -m syncsvc.sandbox`: starts a source and a destination for trying the product.
+"""`python -m syncsvc.sandbox`: runs a source and a destination cluster for trying syncsvc.
 
-The command starts and stops the two clusters, and does not start the product itself.
+The command starts and stops the two clusters, and does not start syncsvc itself.
 """
 
 import argparse

@@ -37,7 +37,7 @@ _MOST_NAMED = 5
 
 
 class Namespace(NamedTuple):
-    """The name of a collection or view in a database. If `collection` is empty, it names the whole database."""
+    """The name of a collection or view in a database; the name of a whole database if `collection` is empty."""
 
     database: str
     collection: str
@@ -85,5 +85,5 @@ def folded(database: str) -> bytes:
 
 
 def differ_in_case(one: str, other: str) -> bool:
-    """Return whether the names of two databases differ only in case, so that a replica set refuses to have both."""
+    """Return whether two database names differ only in the case of ASCII letters. Servers refuse to have both."""
     return one != other and folded(one) == folded(other)

@@ -7,9 +7,9 @@ that a second change stream would report, because
   reads at or after the cluster time of that page. So the check sees the effects of all earlier events, and the feed
   reports all later events;
 - no event is lost if the process is killed. The reader passes each event to the feed before the event counts as
-  applied. To save its resume point, the reader first determines the position up to which all events are applied, then
-  flushes the feed, and then saves that position. A restarted process opens the feed before it continues to read, and
-  passes the unsaved events again. Passing an event twice does no harm.
+  applied. The reader first determines the position up to which all events are applied, then flushes the feed, and then
+  saves that position. A restarted process opens the feed before it continues to read, and passes the unsaved events
+  again. Passing an event twice does no harm.
 
 A DDL event does not end the check, because the reader applies the event to the destination. A collection that is
 created, dropped, renamed, sharded or resharded is compared again as a whole. Options and indexes are always compared
@@ -34,7 +34,7 @@ from verifier.compare.recorder import OF_WHOLE_COLLECTIONS
 from verifier.compare.store import CheckStore
 from verifier.compare.task import Recheck, recheck_of, whole_collection
 
-# The memory that a key takes in addition to its own bytes.
+# How many bytes of memory a key takes in addition to its own bytes.
 _KEY_OVERHEAD = 100
 
 

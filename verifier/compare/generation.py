@@ -32,8 +32,9 @@ _SAVED_AT_ONCE = 500
 class Generation:
     """Runs the current generation of a check.
 
-    The documents of each cluster are compared as they are at its cluster time in `not_before`, or later. `pairs` are
-    all collections and views of the check. `new` are the pairs that did not exist in the previous generation.
+    The documents of each cluster are compared as they are at its cluster time in `not_before`, or later; None sets no
+    limit. `pairs` are all collections and views of the check. `new` are the pairs that did not exist in the previous
+    generation.
     """
 
     def __init__(

@@ -58,8 +58,8 @@ class TaskQueue:
     def add(self, *tasks: Task) -> None:
         """Add tasks. A task that an earlier process finished is counted, and not run again.
 
-        Unfinished tasks that already have numbers must be added last, in one call, so that none of the saved numbers is
-        assigned again.
+        After a restart, the unfinished tasks that an earlier process saved must be added last, in one call: a worker
+        that runs one of them may request a new number, which must not equal the number of a saved task.
         """
         with self._changed:
             for task in tasks:

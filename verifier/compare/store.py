@@ -1,9 +1,9 @@
-"""The saved state of a check, in its own database, so that a check continues after the process was killed.
+"""The saved state of a check, in a metadata database, so that a check continues after the process was killed.
 
 The state is one record of the check, the progress of generation 0 and, for each generation, its tasks, rechecks and
 mismatches. Everything is saved with majority write concern before the check relies on it. A process that takes a check
-over writes its own ID into the record as the owner. The previous owner stops at its next save of the record, which then
-matches no document.
+over writes a new random ID into the record as the owner. The previous owner stops at its next save of the record,
+which then matches no document.
 
 The `_id` of a recheck or of a document mismatch contains the namespace and a digest of the document's key; that of a
 definition mismatch contains the namespace, the aspect and the component. So saving one a second time is a no-op.
@@ -116,7 +116,7 @@ class CheckStore(CheckReader):
         self._run({"delete": CHECK, "deletes": [{"q": {"_id": CHECK}, "limit": 1}]})
 
     def clean(self) -> None:
-        """Drop the database with the saved state of the check."""
+        """Drop the whole database in which the state of the check is saved."""
         self._run({"dropDatabase": 1})
         self._record = None
 

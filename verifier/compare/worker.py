@@ -50,7 +50,7 @@ def _steady_time() -> float:
 
 
 class Definitions(NamedTuple):
-    """The definitions of a collection or view: on the source, and expected and found on the destination.
+    """The definitions of a collection or view: on the source, as expected on the destination, and on the destination.
 
     A definition that does not exist is None. `source` and `expected` are also None if the collection or view must not
     exist on the destination.
@@ -79,9 +79,10 @@ class _Counting(NamedTuple):
 class Worker:
     """Runs the tasks of a generation. All threads of the generation share one worker.
 
-    The documents of each cluster are compared as they are at its cluster time in `not_before`, or later.
-    `add_ranges(stored, ranges, documents, size)` adds a RANGE task for each range of a collection. `stored` names the
-    namespaces that store the documents; `documents` and `size` (bytes) are estimates for the whole collection.
+    The documents of each cluster are compared as they are at its cluster time in `not_before`, or later; None sets no
+    limit. `add_ranges(stored, ranges, documents, size)` adds a RANGE task for each range of a collection. `stored`
+    names the namespaces that store the documents; `documents` and `size` (bytes) are estimates for the whole
+    collection.
     """
 
     def __init__(
@@ -168,9 +169,9 @@ class Worker:
     def _standing(
         self, names: NamespacePair, found: list[DocumentMismatch]
     ) -> list[DocumentMismatch]:
-        """Return the mismatches, but leave out documents that have expired (TTL) and that only one cluster had.
+        """Return the mismatches, except those of documents that only one cluster had and that have expired (TTL).
 
-        One cluster has deleted such a document, and the other one has deleted it since, or will do so. Until all
+        The other cluster has already deleted such a document; this one has deleted it since, or will do so. Until all
         changes up to the end of user writes are read, return all mismatches: the next generation compares these
         documents again anyway.
         """

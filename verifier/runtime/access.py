@@ -41,7 +41,7 @@ INVALID_TOKEN_FILE = ErrorKind(
     "a name for the audit log. Lines that begin with # are comments. Only the owner may have access (mode 0600).",
 )
 
-# Methods that change nothing. All other requests are commands.
+# HTTP methods that change nothing. Requests with other methods count as commands.
 HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _LEAST_LENGTH = 16
@@ -59,9 +59,10 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Caller:
-    """The sender of a request: the name and the role of the request's token; both None if no token was needed.
+    """The sender of a request: the name and the role of the request's token.
 
-    A token without a name in the token file has the name of its role.
+    Both are None if the request needs no token or has no valid one. A token without a name in the token file has the
+    name of its role.
     """
 
     name: str | None

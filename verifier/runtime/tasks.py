@@ -1,6 +1,6 @@
-"""Threads and what controls them: stop tokens, task groups, budgets, channels.
+"""Threads and their control: stop tokens, task groups, budgets, channels.
 
-The daemon and the verifier start all their own threads through this module.
+The daemon and the verifier start all their threads through this module, except those of libraries.
 
 The threads of a TaskGroup live inside its `with` block, which joins them at its end. The first error stops the other
 threads, and is raised from the block; several errors are raised as a BaseExceptionGroup. If the group was stopped from

@@ -132,8 +132,8 @@ def _bytes_a_range(context: RunContext, total: int) -> int:
 def settle(context: RunContext) -> None:
     """Save how many documents and bytes of each collection all instances have copied, and which collections are done.
 
-    Collections that are already done, or whose partitions are not planned yet, are skipped. The amount that all
-    instances have copied is also published in the progress.
+    Collections that are already done, or whose partitions are not planned yet, are skipped. If several instances share
+    the sync, the total amount that they have copied is also published in the progress.
     """
     copied = context.partitions.copied()
     changes = []

@@ -20,7 +20,7 @@ from verifier.cluster.keys import id_only, is_only_id
 
 
 def prepared(outcome: Outcome, key: ShardKey | None, collated: bool) -> Outcome:
-    """Return an outcome with the same effect, whose `Outcome.key` finds only its document on the destination.
+    """Return an outcome with the same effect, whose `Outcome.key` finds only the affected document on the destination.
 
     If no query finds exactly that document, return an outcome that reads the document again. `key` is the source's
     shard key; None if the record of the collection has no shard key: then, an outcome whose key contains only `_id` is

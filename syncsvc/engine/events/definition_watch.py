@@ -67,7 +67,7 @@ class Changed:
     """The changed definitions that a comparison has found.
 
     `refused` contains the changes that cannot be applied to the destination. `applicable` maps the names of the other
-    changed collections to their UUIDs.
+    changed collections, including new ones, to their UUIDs.
     """
 
     refused: Sequence[DefinitionMismatch]
@@ -103,7 +103,7 @@ class DefinitionWatch:
     def listing(self) -> Listing | None:
         """Return the collections whose changed definitions must be applied to the destination; None if there are none.
 
-        The newest comparison has found them. None if that comparison was not made during change event application.
+        The newest comparison found these collections. Also None if it did not run during change event application.
         """
         return self._listing
 
@@ -133,9 +133,9 @@ class DefinitionWatch:
         """Wait until all changes of definitions that were made before the call are applied to the destination.
 
         Other threads must apply events meanwhile. `wait_until_past` is a function that waits until all events up to a
-        cluster time of the source are applied. Returns immediately if a commit time is saved, because changes after
-        that time are not applied; `check` finds them. Raises OperationError UnsupportedChange if there is a change that
-        cannot be applied.
+        cluster time of the source are applied. Returns immediately for a source from 6.0 on. Also returns immediately
+        if a commit time is saved, because changes after that time are not applied; `check` finds them. Raises
+        OperationError UnsupportedChange if there is a change that cannot be applied.
         """
         if (
             self._context.source_facts.reports_ddl
@@ -149,7 +149,7 @@ class DefinitionWatch:
     def check(self, stop: StopToken) -> None:
         """Raise OperationError UnsupportedChange if a definition of the source differs from the saved one.
 
-        All change events before the call must already be applied.
+        All change events before the call must already be applied. A no-op for a source from 6.0 on.
         """
         if self._context.source_facts.reports_ddl:
             return
@@ -258,8 +258,8 @@ def changes(
 ) -> list[DefinitionMismatch]:
     """Return the differences between the definitions in `records` and the current ones in `listed`.
 
-    `target` contains the settings by which definitions are changed for the destination. Collections that the source no
-    longer has are left out, because their drops and renames have events.
+    `target` contains the settings by which definitions are changed for the destination. Views are left out. So are
+    collections that the source no longer has, because their drops and renames have events.
     """
     now = {each.namespace: destined(each, target) for each in listed if each.kind is not Kind.VIEW}
     before = [each.definition for each in records if each.definition.namespace in now]

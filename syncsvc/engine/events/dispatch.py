@@ -23,7 +23,7 @@ from verifier.cluster.keys import canonical_id, depends_on_collation, id_element
 from verifier.cluster.times import Position
 from verifier.runtime.tasks import StopToken
 
-# The memory that an event takes in addition to its bytes.
+# How many bytes of memory an event takes in addition to its own bytes.
 _EVENT_OVERHEAD = 300
 
 

@@ -47,7 +47,10 @@ class WriteBlock:
     observe: Observer
 
     def set(self) -> None:
-        """Block user writes. Before the first block, save in the run record whether they are already blocked."""
+        """Block user writes. Before the first block, save in the run record whether they are already blocked.
+
+        After the error ForeignWriteBlock, no mode is saved: the sync must not restore a block that others have set.
+        """
         found = self.run.record.found_blocked
         if self.cluster not in found:
             self.run.update(found_blocked={**found, self.cluster: self.is_set()})
