@@ -158,9 +158,10 @@ _NOT_BLOCKED = (
 
 
 def _confirmed(tool: Tool, progress: Document, yes: bool) -> Document:
-    """Ask for a confirmation unless `yes`, and return the progress after it: the lag may have grown in the meantime.
+    """Ask for a confirmation, and return the progress read after it; with `yes`, do not ask, and return `progress`.
 
-    In both cases, warn if the sync contains no collection, for example because of a typing error in its filters.
+    The progress is read again because the lag may have grown in the meantime. In both cases, warn if the sync contains
+    no collection, for example because of a typing error in its filters.
     """
     held = collection_count(tool)
     if held == 0:

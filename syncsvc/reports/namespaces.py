@@ -1,4 +1,4 @@
-"""The progress of each collection: the answer to `GET /api/v1/namespaces`, and the rows of the table on the page."""
+"""The progress of each collection: the answer to `GET /api/v1/namespaces`, and the rows of a table on the web page."""
 
 from __future__ import annotations
 
