@@ -102,7 +102,7 @@ _UNDECIDED = ("CannotCommit", "CommandInProgress", "InvalidState", "ClusterUnrea
 def _send_until_accepted(
     tool: Tool, watching: Watch, progress: Document, max_lag: float | None
 ) -> None:
-    """Wait until a commit is possible, send the commit, and retry until the daemon has accepted it.
+    """Wait until a commit is possible, send it, and retry until this or another operator's commit is accepted.
 
     If no answer arrives, or the answer is an error after which the commit may have begun or can still begin, read the
     progress before a retry. `progress` is the last progress read, and `max_lag` the largest permitted lag in seconds

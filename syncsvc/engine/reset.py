@@ -109,7 +109,8 @@ class Reset:
     def _release_source(self) -> None:
         """Restore the write block and the balancer of the source; if it does not answer, log the commands that do this.
 
-        Raises the driver's errors if the source answers, but refuses a command. The reset can then be repeated.
+        Raises OperationError or the driver's errors if the source answers, but refuses a command. The reset can then be
+        repeated.
         """
         context = self._context
         record = context.run.record

@@ -154,7 +154,7 @@ class ProgressSnapshot:
     oplog_seconds_left: float | None = None
     # The texts of the active warnings.
     warnings: Mapping[WarningKind, str] = field(default_factory=dict)
-    # The waits of this process that have lasted at least 15 seconds.
+    # The oldest waits of this process that have lasted at least 15 seconds.
     waits: tuple[LongWait, ...] = ()
     # The last ping of each cluster, by the name of the cluster; without clusters that were not pinged yet.
     pings: Mapping[str, Ping] = field(default_factory=dict)

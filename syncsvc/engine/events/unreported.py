@@ -45,8 +45,8 @@ from verifier.runtime.tasks import StopToken
 class Listing:
     """The UUIDs, by name, of the collections of the source that differ from their saved records.
 
-    A collection without a record, or whose copy is not complete, differs, too. The collections were listed before the
-    cluster time `time` of the source.
+    A collection without a record, or whose copy is not complete, differs, too. Views and time-series collections are
+    left out. The collections were listed before the cluster time `time` of the source.
     """
 
     time: Timestamp
@@ -139,7 +139,7 @@ class Unreported:
                 yield record
 
     def _redefine(self, record: CollectionRecord, found: CollectionSpec) -> None:
-        """Give a collection the definition `found` of the source; a no-op if it already has that definition.
+        """Give the destination's collection the source's definition `found`; a no-op if its record has it already.
 
         The new definition is saved last: if the process is killed before that, a later listing finds the difference
         again.
