@@ -1,4 +1,4 @@
-"""Computes the API answers that the verifier's page shows: the state of a check, and its namespaces.
+"""Computes the API answers that the verifier's web page shows: the state of a check, and its namespaces.
 
 The functions here have no side effects.
 """

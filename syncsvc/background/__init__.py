@@ -1,1 +1,1 @@
-"""Work in threads that the sync does not wait for: limits its speed, and saves, logs and publishes its progress."""
+"""The threads that run beside the sync: they limit its speed, save, log and publish its progress, and post notices."""

@@ -56,7 +56,7 @@ def collected(api: Client, start: Document, logs: Mapping[str, str]) -> Iterator
     """Yield the name and the redacted text of each file of the archive; if a request fails, its error is the text.
 
     The files are the daemon's answers and the files in `logs` (redacted texts by name). `start` is the body of the
-    preflight request. Raises ClientError if the daemon does not answer and `logs` is empty.
+    preflight request. Raises ClientError if no daemon answers at the URL and `logs` is empty.
     """
     requests: dict[str, Callable[[], str]] = {
         **{name: partial(_answer, api, path) for name, path in _ANSWERS},

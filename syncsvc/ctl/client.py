@@ -274,7 +274,7 @@ def _decoded(got: requests.Response) -> str:
 
 
 def _refuse(url: str, got: requests.Response) -> NoReturn:
-    """Raise a ClientError for an answer with an error status; `url` is the daemon's URL."""
+    """Raise a ClientError for an answer whose status is not 2xx; `url` is the daemon's URL."""
     text = _decoded(got)
     body = _parsed(url, text)
     error = str(body.get("error", f"status {got.status_code}"))

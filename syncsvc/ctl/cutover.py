@@ -102,7 +102,7 @@ _UNDECIDED = ("CannotCommit", "CommandInProgress", "InvalidState", "ClusterUnrea
 def _send_until_accepted(
     tool: Tool, watching: Watch, progress: Document, max_lag: float | None
 ) -> None:
-    """Wait until a commit is possible, send the commit, and retry until the daemon has accepted it.
+    """Wait until a commit is possible, send it, and retry until this or another operator's commit is accepted.
 
     If no answer arrives, or the answer is an error after which the commit may have begun or can still begin, read the
     progress before a retry. `progress` is the last progress read, and `max_lag` the largest permitted lag in seconds
@@ -158,9 +158,10 @@ _NOT_BLOCKED = (
 
 
 def _confirmed(tool: Tool, progress: Document, yes: bool) -> Document:
-    """Ask for a confirmation unless `yes`, and return the progress after it: the lag may have grown in the meantime.
+    """Ask for a confirmation, and return the progress read after it; with `yes`, do not ask, and return `progress`.
 
-    In both cases, warn if the sync contains no collection, for example because of a typing error in its filters.
+    The progress is read again because the lag may have grown in the meantime. In both cases, warn if the sync contains
+    no collection, for example because of a typing error in its filters.
     """
     held = collection_count(tool)
     if held == 0:

@@ -22,7 +22,8 @@ from syncsvc.ctl.text import printable, printable_json, printable_lines
 
 SYNC_URL = "http://localhost:27182"
 VERIFIER_URL = "http://localhost:27020"
-# Without a terminal, tables are as wide as their contents, and texts are not wrapped.
+# The width of output that does not go to a terminal, in columns: tables become as wide as their contents, and texts are
+# not wrapped.
 _UNLIMITED = 10_000
 _BAR_WIDTH = 30
 
@@ -129,7 +130,10 @@ pass_tool = click.make_pass_decorator(Tool, ensure=True)
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Store the value of an option in the Tool. An option after the command overrides the same option before it."""
+    """Store the value of an option in the Tool; keep a connection option for the commands suggested as next steps.
+
+    An option after the command overrides the same option before it.
+    """
     tool = context.ensure_object(Tool)
     if value is None or value is False:
         return
@@ -214,7 +218,7 @@ _ODD_ANSWER = (
 
 
 class Command(click.Command):
-    """A command that calls a daemon. It also accepts the connection options, and turns errors into exit statuses."""
+    """A command that calls a daemon. Accepts connection options after its name, too; errors become exit statuses."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

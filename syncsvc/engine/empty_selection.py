@@ -15,7 +15,8 @@ _INTERVAL = 5.0
 def watch_selection(context: RunContext, stop: StopToken) -> None:
     """Warn until the sync has its first collection or view, then return.
 
-    Returns immediately if the sync has no filter. If stopped, as by a commit, the warning stays: nothing was copied.
+    Returns immediately if the sync has no namespace filter. Raises `Cancelled` if stopped, for example by a commit: the
+    warning then stays, because nothing was copied.
     """
     namespaces = context.run.record.options.namespaces
     if not (namespaces.include or namespaces.exclude):

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 # users; on a sharded cluster, this database is on the config servers.
 TEMPORARY = {Kind.USER: "syncsvc_temp_users_", Kind.ROLE: "syncsvc_temp_roles_"}
 _DROP = {Kind.USER: "dropUser", Kind.ROLE: "dropRole"}
-# UserNotFound and RoleNotFound.
+# The codes of the server errors UserNotFound and RoleNotFound.
 _GONE = (11, 31)
 _SHOWN = 10
 
@@ -71,8 +71,8 @@ class PrincipalCopy:
         Can be repeated until users may write to the destination. Users and roles that an earlier copy has created are
         replaced or dropped if they differ from the source, or if they have or inherit such a role. The others are left
         unchanged, so that clients that have logged in as these users stay logged in. `command` is the journal entry of
-        the user's request, if a user has requested the copy. It is added to the journal before the first user or role
-        is changed, so it stays there if the copy then fails.
+        the operator's request; None if the commit copies. It is added to the journal before the first user or role is
+        changed, so it stays there if the copy then fails.
 
         If some users or roles cannot be copied, raises OperationError before anything is changed. If the check fails,
         raises OperationError UserOrRoleNotCopied. Also raises the driver's errors.

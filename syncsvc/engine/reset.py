@@ -109,7 +109,8 @@ class Reset:
     def _release_source(self) -> None:
         """Restore the write block and the balancer of the source; if it does not answer, log the commands that do this.
 
-        Raises the driver's errors if the source answers, but refuses a command. The reset can then be repeated.
+        Raises OperationError or the driver's errors if the source answers, but refuses a command. The reset can then be
+        repeated.
         """
         context = self._context
         record = context.run.record
@@ -160,8 +161,8 @@ class Reset:
         database = self._context.metadata.name
         rows = read(lambda: list_raw(self._client, database), self._stop)
         uuids = {row["name"]: row["info"]["uuid"] for row in rows}
-        # Keep the leases, which belong to the daemons, not to the sync. Drop the fences last: all other writes need
-        # them.
+        # Keep the leases, which belong to the daemons, not to the sync. The drops of the other collections need the
+        # fences, so drop these at the end. Only the run records are dropped later.
         for name in sorted(uuids.keys() - {RUNS, LEASES}, key=lambda name: (name == FENCES, name)):
             self._writer.drop(database, name, uuids[name])
             self._context.observe(Point.METADATA_DROPPED, name)

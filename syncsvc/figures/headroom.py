@@ -32,9 +32,9 @@ def danger(
 
     The reason is the danger that the oplog drops events that are not applied yet or, while events are spooled, that the
     event spool gets full. `left` is the time until the oplog drops events that the sync needs, and `lag` the lag, both
-    in seconds; None if unknown. `endangered` is whether the previous call found a danger. A danger ends at a safer
-    threshold than the one at which it begins, so that the result does not flap. `spool` contains the figures of the
-    event spool; None if it is not used.
+    in seconds; None if unknown. Without `left`, the time is estimated from `lag`. `endangered` is whether the previous
+    call found a danger. A danger ends at a safer threshold than the one at which it begins, so that the result does not
+    flap. `spool` contains the figures of the event spool; None if it is not used.
     """
     if spool is not None and spool.active:
         if spool.size < (ROOMY if endangered else FILLING) * spool.limit:

@@ -23,8 +23,8 @@ Value = float | None
 # The time in UNIX seconds, then the values in the order of COLUMNS.
 Row = tuple[Value, ...]
 
-# Averages over the time since the previous point. The last three are the numbers of threads that waited for limits: of
-# the copy, of change events, and of threads.
+# Averages over the time since the previous point. The last three are the numbers of threads that waited because of a
+# speed limit: a limit of the copy, the limit of change events, and the limit of the number of working threads.
 _RATES = (
     "copiedBytesPerSecond",
     "copiedDocumentsPerSecond",

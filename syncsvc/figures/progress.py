@@ -126,16 +126,17 @@ class ProgressSnapshot:
     total_bytes: int | None = None
     copied_bytes: int = 0
     copied_documents: int = 0
-    # What all instances have copied; None if this instance runs alone, after a reversal, and during the copy in an
-    # instance that is not the coordinator.
+    # What all instances have copied. None if the sync has only this instance, after a reversal, and in a follower also
+    # during the copy.
     copied_in_all: CopiedAmount | None = None
-    # Documents that the copy read although the destination already had them.
+    # Documents that the copy read, but did not insert, because the destination already had them.
     documents_copied_again: int = 0
     # Change events of documents.
     events_read: int = 0
     events_applied: int = 0
-    # DDL events.
+    # Applied DDL events, and applied changes of definitions for which a source before MongoDB 6.0 sends no event.
     definitions_applied: int = 0
+    # Writes and deletes of documents to apply change events; one can combine several events.
     documents_written: int = 0
     # Documents that were read again from the source, because their change events were not enough.
     documents_refetched: int = 0
@@ -148,13 +149,13 @@ class ProgressSnapshot:
     adopts_collection: bool = False
     # The cluster time of the destination at the end of the last such copy.
     adopted_until: Timestamp | None = None
-    # Whether the lag and the verification allow a commit.
+    # Whether the lag, the indexes, the definitions and the verification allow a commit.
     caught_up: bool = False
     # For how long the oplog of the source will hold the entries that the sync needs.
     oplog_seconds_left: float | None = None
     # The texts of the active warnings.
     warnings: Mapping[WarningKind, str] = field(default_factory=dict)
-    # The waits of this process that have lasted at least 15 seconds.
+    # The oldest waits of this process that have lasted at least 15 seconds.
     waits: tuple[LongWait, ...] = ()
     # The last ping of each cluster, by the name of the cluster; without clusters that were not pinged yet.
     pings: Mapping[str, Ping] = field(default_factory=dict)
@@ -166,7 +167,7 @@ class ProgressSnapshot:
     spool: SpoolFigures | None = None
     # The other instances of the sync.
     others: tuple[OtherInstance, ...] = ()
-    # The limits in effect, and the limit that slows the sync down.
+    # The speed limits in effect, the one that slows the sync down, the waits for each, and the loads of the clusters.
     throttling: Throttling = Throttling()
     # The newest states of this process, the oldest first.
     states: tuple[StateChange, ...] = ()

@@ -1,4 +1,4 @@
-"""The progress of each collection: the answer to `GET /api/v1/namespaces`, and the rows of the table on the page."""
+"""The progress of each collection: the answer to `GET /api/v1/namespaces`, and the rows of a table on the web page."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class TableRequest:
     """A request for rows of the table of collections: at most `limit`, after the first `offset` selected collections.
 
     A collection is selected if its name contains `search`, regardless of case, and it is in `phase` (None: any phase).
-    With `different`, it must also have mismatches.
+    With `different`, it must also have documents that differ.
     """
 
     search: str = ""

@@ -1,4 +1,4 @@
-"""Computes the definition that a collection must have on the destination: its indexes and its shard key.
+"""Computes the definition that a collection must have on the destination: name, options, indexes and shard key.
 
 Also yields the reasons why a collection cannot be synced. The functions here have no side effects.
 """

@@ -43,7 +43,7 @@ class CurrentRun:
         self.process = replace(self.process, clusters=clusters)
 
     def use_term(self, term: TaskGroup) -> None:
-        """Let the threads of the next run belong to the task group `term`, and stop with it."""
+        """Let the threads of the next run belong to the task group of this daemon's term, and stop with it."""
         self.process = replace(self.process, spawn=term.spawn, stop=term.stop)
 
     def become(self, state: State) -> None:
@@ -52,7 +52,10 @@ class CurrentRun:
         self.process.progress.enter(state)
 
     def runner_of(self, store: RunStore) -> Runner:
-        """Create a runner of a saved run, with the effects that `Runner` describes. `launch` starts it."""
+        """Create a runner of a saved run, and make the clusters refuse late writes of earlier engines.
+
+        `launch` starts the runner.
+        """
         return Runner(store, self.process, self._forget_reset)
 
     def launch(self, runner: Runner, is_recovered: bool = False) -> None:

@@ -15,7 +15,8 @@ import socket
 from syncsvc.sandbox.errors import SandboxError
 
 HOST = "127.0.0.1"
-# Below the ephemeral ports of the kernel, so that no client connection can occupy the port of a server that is down.
+# Below the kernel's default range of ephemeral ports, so that no client connection takes the port of a server that is
+# down.
 # Clear of 27017 and of the daemon's 27182.
 _PORTS = range(28100, 32700)
 _ATTEMPTS = 200

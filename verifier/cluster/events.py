@@ -21,7 +21,8 @@ from verifier.cluster.rawbson import Buffer, int32, int32_at, value_size
 class DataKind(Enum):
     """The kind of a change of a document.
 
-    UNTOLD: an insert, update or replace that was read without its contents, because the event was too large.
+    UNTOLD: a change whose contents are not used: the event was too large to read whole, or only the source can decide
+    whether the document is selected. The document is read again from the source.
     REREAD: not an event of a cluster, but a request by this program to read the document again.
     """
 

@@ -26,9 +26,10 @@ _ERRORS = (BSONError, ValueError, TypeError, LookupError, AttributeError, Arithm
 
 
 def read(data: str) -> Any:
-    """Parse relaxed or canonical Extended JSON; each value keeps its exact type.
+    """Parse relaxed or canonical Extended JSON; values with a type in the text, as in `$numberLong`, get this type.
 
-    Raise ValueError if the text is invalid or has a repeated field, and RecursionError if it is nested too deeply.
+    A document with the field `$regex`, a query operator, stays a document. Raise ValueError if the text is invalid or
+    has a repeated field, and RecursionError if it is nested too deeply.
     """
     try:
         return strict_json.read(data, _document)

@@ -17,7 +17,8 @@ from verifier.runtime.schemas import Strict
 
 _REGEX_OPTIONS = "imxs"
 
-# A regular expression for the names of user databases that `valid_database` accepts.
+# A regular expression for the names of user databases that `valid_database` accepts. It also matches some longer names,
+# because it counts characters, not bytes.
 VALID_DATABASE_PATTERN = USER_DATABASE_PATTERN + r'[^/\\. "$\x00]{1,63}$'
 
 

@@ -39,7 +39,7 @@ CHECK = "check"
 # The names of the collections with mismatches, without the number of their generation.
 DOCUMENTS, DEFINITIONS = "documentMismatches", "definitionMismatches"
 
-# The number of documents that one query reads.
+# The maximum number of documents that one query reads.
 _MOST_READ = 5_000
 
 
@@ -147,7 +147,8 @@ class CheckReader:
     def _is_kept(self, generation: int) -> bool:
         """Return whether the tasks and mismatches of this generation are still saved.
 
-        Another process that has taken the check over may have dropped them.
+        They are dropped when the check has moved on to later generations, perhaps in another process that has taken the
+        check over.
         """
         saved = self._ask(lambda: self._database[CHECK].find_one(CHECK, {"generation": 1}))
         return saved is not None and generation in kept_generations(saved["generation"])

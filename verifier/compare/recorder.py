@@ -5,7 +5,7 @@ The rechecks for an event are saved before the position of the stream moves past
 A DDL event of the check's namespaces on the source ends the check with an error, because earlier comparisons may no
 longer be valid. A DDL event on the destination does not end the check, because the sync tool changes definitions when
 it commits. Instead, all definitions are compared again at the end, and a collection that is created, dropped, renamed,
-sharded or resharded is compared again as a whole.
+sharded or resharded is compared again as a whole. DDL events of chunk migrations are ignored.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ class Application:
     """Applies the change events after the saved position, in threads of `group` that the constructor starts.
 
     Events in the event spool are read first, and then those of the live stream; `spooler` fills the spool. `feed` is
-    notified of the changed documents and of DDL events. `resharded` returns the UUIDs of collections to copy again,
-    which the source has resharded or moved without an event. `listing` returns the collections whose definitions have
-    changed on a source before MongoDB 6.0; None if there are none.
+    notified of the changed documents and of DDL events. `resharded` returns the old UUIDs of collections that the
+    source has resharded or moved; these are copied again. `listing` returns the collections of a source before MongoDB
+    6.0 that are new or whose definitions have changed; None if there are none.
     """
 
     def __init__(

@@ -69,7 +69,7 @@ class EventSource:
                 self._wait_for_spooler()
 
     def _wait_for_spooler(self) -> None:
-        """Ask the spooler to end, and wait until it has ended or has saved more events."""
+        """Ask the spooler to end once it has caught up; wait until it has ended or has saved more events."""
         with waiting(
             "No change events are applied until more are saved in the event spool", _SPOOLING
         ):

@@ -3,8 +3,9 @@
 `movePrimary` recreates the unsharded collections of a database on another shard, each with a new UUID, and drops the
 old ones when the new ones are complete. `convertToCapped` fills a collection with a temporary name, which then takes
 the name of the original. The events of their documents are hidden: routers do not show them, just as they do not show
-documents that move between shards. So such a collection is ignored until it has its final name, and is then copied from
-the source. (A collection that users drop and create again may be copied in this way, too. The result is the same.)
+documents that move between shards. So such a collection is ignored until it has replaced the original, and is then
+copied from the source. (A collection that users drop and create again may be copied in this way, too. The result is the
+same.)
 
 `reshardCollection` replaces a collection in this way, too. Servers before 6.0.14 send no event for this command at all:
 the module `rekeying` detects the replaced collection.
@@ -73,9 +74,9 @@ class Recreated:
         """Copy the new collection that has replaced an old one on the source, and drop the old one on the destination.
 
         `record` is the record of the old collection. Waits first until the source has dropped the old collection. Until
-        the new collection is completely copied, it has a temporary name on the destination. An old time-series
-        collection is dropped on the destination before the new one is copied, because servers cannot rename time-series
-        collections. If the process is killed, the saved record makes the next process repeat the call.
+        the new collection is completely copied, it has a temporary name on the destination. Servers cannot rename
+        time-series collections: an old one is dropped on the destination before the new one is copied under its final
+        name. If the process is killed, the saved record makes the next process repeat the call.
         """
         name = record.source_name
         _log.info(

@@ -45,8 +45,8 @@ from verifier.runtime.tasks import StopToken
 class Listing:
     """The UUIDs, by name, of the collections of the source that differ from their saved records.
 
-    A collection without a record, or whose copy is not complete, differs, too. The collections were listed before the
-    cluster time `time` of the source.
+    A collection without a record, or whose copy is not complete, differs, too. Views and time-series collections are
+    left out. The collections were listed before the cluster time `time` of the source.
     """
 
     time: Timestamp
@@ -68,7 +68,8 @@ class Unreported:
         self._renames = renames
         self._feed = feed
         self._stop = stop
-        # With a source from 6.0 on, an interrupted copy is repeated when the event that caused it is applied again.
+        # With a newer source, this is not needed: an interrupted copy is repeated when the event that caused it is
+        # applied again.
         old = not context.source_facts.reports_ddl
         self._unfinished = [each for each in context.registry if old and not each.is_copied]
 
@@ -118,8 +119,8 @@ class Unreported:
         Before that, drop the destination's collections whose records have either this name or this UUID, but not both.
         """
         # Report the collections to the feed before the copy, and save the report, because after a restart the copy may
-        # be complete. Report them again after the copy, because the verification compares a reported collection at
-        # once.
+        # be complete. Report them again after the copy, because the verification may have compared them before the copy
+        # was complete.
         others = list(self._others(name, uuid))
         names = [name, *(each.source_name for each in others)]
         self._feed.replaced(names)
@@ -138,7 +139,7 @@ class Unreported:
                 yield record
 
     def _redefine(self, record: CollectionRecord, found: CollectionSpec) -> None:
-        """Give a collection the definition `found` of the source; a no-op if it already has that definition.
+        """Give the destination's collection the source's definition `found`; a no-op if its record has it already.
 
         The new definition is saved last: if the process is killed before that, a later listing finds the difference
         again.

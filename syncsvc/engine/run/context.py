@@ -65,7 +65,8 @@ class RunContext:
     # The namespace filter of the sync.
     selection: Selection
     progress: Progress
-    # The numbers of threads of the load level, and those for work that mostly waits for the network.
+    # The numbers of threads of the load level; and those for work that mostly waits for replies, which grow with the
+    # round-trip time.
     load: LoadLevel
     threads: LoadLevel
     # Limits the speed of the work.

@@ -1,4 +1,4 @@
-"""Writes user documents to the destination. Each call writes one batch of raw BSON documents.
+"""Writes user documents to the destination. Each call runs one batch of inserts, updates or deletes, as raw BSON.
 
 No other module of the engine writes user documents.
 """
