@@ -98,7 +98,7 @@ class Follower(Phases):
         return Phase.CUTTING_OVER
 
     def _is_cut_over(self, stop: StopToken) -> bool:
-        """Return whether the coordinator has finished change event application, or already reverses the sync.
+        """Return whether the coordinator has finished change event application, or has begun to reverse the sync.
 
         Also take part in the coordinator's newest repair, and publish whether the coordinator has found that all
         instances have caught up.

@@ -91,7 +91,7 @@ def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
     """Return the estimated remaining seconds of the copy; None if they are unknown, or if no copy is running.
 
     `looks` are the observations of the last minutes, oldest first. `total` is the size of all data to copy, in bytes;
-    None if unknown.
+    None if unknown, or if no copy is running.
     """
     seen = [(look.at, look.copied) for look in looks if look.copied is not None]
     if total is None or not seen:

@@ -33,7 +33,7 @@ class Sync:
     figures: Mapping[bytes, CollectionFigures] = field(default_factory=dict)
     # When this object was made, in seconds of the monotonic clock.
     now: float = 0.0
-    # The role of the process; None without `--standby`.
+    # Whether the process is active or a standby, and the lease; None without `--standby`.
     standing: Standing | None = None
     # The ID of the process in the sync (`--id`), which its standbys share.
     instance: str = ""
