@@ -61,8 +61,8 @@ _INTERVAL = 1.0
 # The least time between two saves: of new findings, and of only a new position. In seconds.
 _RENEW_AFTER = 5.0
 _SAVE_AFTER = 600.0
-# The pauses before the next attempt: after an error that only means that a server did not answer, and after any
-# other error. How long the next attempt waits for an answer, and how long a save is retried. All in seconds.
+# The pauses before the next attempt: after an error that requires no warning, such as an unreachable server, and after
+# any other error. How long the next attempt waits for an answer, and how long a save is retried. All in seconds.
 _PAUSE = 10.0
 _LONG_PAUSE = 30.0
 _PATIENCE = 5.0
@@ -176,8 +176,8 @@ class _Watch:
     def _later_position(self, stream: ChangeStream) -> Position:
         """Return the position after the oldest entry of the oplog, to continue there after changes were lost.
 
-        Return the current position if the oplog cannot be read, or if that entry is not newer than the findings'
-        position.
+        Return the current position of the stream if the oplog cannot be read, or if that entry is not newer than the
+        position of the findings.
         """
         oplog = None
         with suppress(OperationFailure):
@@ -364,7 +364,7 @@ def unchecked_warning(
 
 
 def _is_of_connection(error: Exception) -> bool:
-    """Return whether the error only means that a server could not answer or has restarted."""
+    """Return whether the error is transient, or means that a cursor is lost or that a cluster does not answer."""
     if failures.is_transient(error) or failures.is_cursor_lost(error):
         return True
     return _is(failures.CLUSTER_UNREACHABLE, error)

@@ -21,7 +21,7 @@ from verifier.cluster.times import seconds_between
 
 # The oplog counts as full from this share of its limit on, because it drops up to a tenth of its entries at once.
 _FULL = 0.9
-# The minimum duration of a copy before its end is estimated, in seconds.
+# For how long a copy must be observed before its end is estimated, in seconds.
 _LEAST_COPYING = 60.0
 
 

@@ -79,7 +79,7 @@ class Findings:
     oplog: Oplog | None = None
     # How many more bytes of memory this process can allocate.
     memory_available: int | None = None
-    # The users and roles of both clusters, if the start options ask for a copy.
+    # The comparison of the users and roles of both clusters, if the start options ask for a copy of them.
     principals: Comparison | None = None
     # The run records in this sync's metadata database.
     runs: tuple[RunRecord, ...] = ()

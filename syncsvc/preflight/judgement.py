@@ -50,7 +50,7 @@ class Judgement:
     instances: tuple[str, ...] = ()
     # The features that a cluster lacks, each with the name of the cluster.
     missing: tuple[tuple[str, Feature], ...] = ()
-    # The users and roles that would be copied; None if none are to be copied, or if they could not be read.
+    # The comparison of the users and roles of both clusters; None if none are to be copied, or if it is unknown.
     principals: Comparison | None = None
     # The judged clusters, by name, with the facts that the judgement is based on; empty if they could not be read.
     clusters: Mapping[str, Cluster] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State
 
 _UNTOUCHED = CollectionFigures()
-# The states in which the oplog of the source is watched.
+# The states in which reports say for how long the source's oplog keeps the needed entries.
 OPLOG_WATCHED = frozenset({State.RUNNING, State.PAUSED})
 
 
@@ -118,7 +118,8 @@ def copied_in_all(sync: Sync) -> CopiedAmount | None:
 def oplog_seconds_left(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:
     """Return the time until the source's oplog drops entries that the sync still needs, in seconds.
 
-    Return None if the time is unknown, or if the sync is neither running nor paused.
+    Return infinity if nothing is written to the source. Return None if the time is unknown, or if the sync is neither
+    running nor paused.
     """
     return snapshot.oplog_seconds_left if record.state in OPLOG_WATCHED else None
 

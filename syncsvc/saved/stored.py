@@ -76,9 +76,9 @@ class StoredOptions(Stored):
 
     Fields have the names and values of the start request, with five exceptions: `verification.enabled` is saved as
     `verification`, and `verification.repair` as `repair`; `usersAndRoles` has no field `copy`, and is null if no users
-    and roles are copied; the queries of `documentFilter` are saved as text; and a boolean
-    `enableUserWriteBlocking` is saved as the mode that it stands for. If a version without repairs started the sync, `repair` is
-    missing and loads as `never`.
+    and roles are copied; the queries of `documentFilter` are saved as text; and a boolean `enableUserWriteBlocking` is
+    saved as the mode that it stands for. If a version without repairs started the sync, `repair` is missing and loads
+    as `never`.
     """
 
     kind = StartOptions
