@@ -132,7 +132,7 @@ def _timestamp(time: Timestamp | None) -> dict[str, Any] | None:
 
 
 def seconds_left(progress: CheckProgress) -> float | None:
-    """Estimate the remaining seconds of generation 0 at the current rate; None if unknown, or after generation 0."""
+    """Estimate the remaining seconds of generation 0 at the current rate; None if unknown, or if it is not running."""
     total, rate = progress.amounts.total_size, progress.size_per_second
     if progress.phase is not Phase.CHECK or total is None or not rate:
         return None

@@ -28,10 +28,9 @@ _PATIENCE = 5.0
 
 
 class Reporter:
-    """Pings the clusters and logs the progress of the sync.
+    """Pings the clusters, saves the journal of the sync, and logs its progress.
 
-    `take` returns a snapshot of the sync. `keep` saves the journal; it is called each time after the clusters were
-    pinged.
+    `take` returns a snapshot of the sync. `keep` saves the journal; it is called after each round of pings.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Reporter:
         self._stop = stop
 
     def run(self) -> None:
-        """Ping the clusters and log the progress, each at its own interval. Raises `Cancelled` when stopped."""
+        """Ping the clusters, save the journal and log the progress, until stopped; then raise `Cancelled`."""
         before = self._take()
         interval = self._tuning.report_interval
         due = monotonic() + interval

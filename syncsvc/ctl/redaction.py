@@ -14,7 +14,7 @@ _KEY = re.compile(
     r"()-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
     re.S,
 )
-# An authority ends before white space or a quotation mark, not before @ or /, which passwords may hold. In a JSON
+# An authority ends before white space or a quotation mark, not before @ or /, which passwords may contain. In a JSON
 # string, quotation marks are escaped.
 _AUTHORITY = re.compile(r"(://)((?:\\.|[^\s\"\\])+)")
 _PARAMETER = re.compile(
@@ -39,7 +39,8 @@ _DIGEST = re.compile(r"(\bDigest\s{1,9})(?=\w+=)[^\n]+", re.I)
 _HEADER = re.compile(
     rf"(\bauthorization{_QUOTE}\s{{0,9}}[:=]\s{{0,9}}{_QUOTE})(?:{_QUOTED}|[^\n]+)", re.I
 )
-# In YAML and in a header, a value ends at the end of its line, or of the string that contains the line.
+# In YAML and in a header, a value without quotation marks ends at the end of its line, and before a double quotation
+# mark or a closing brace: these end the string or the mapping that contains the line.
 _LINE = re.compile(rf"({_NAME}:[ ]{{1,9}})(?![\"'])(?:\\[^\"n]|[^\"\\\n}}])+", re.I)
 _FIELD = re.compile(rf"({_NAME}{_QUOTE}\s{{0,9}}[:=]\s{{0,9}}{_QUOTE})(?:{_QUOTED}|{_WORD})", re.I)
 _OPTION = re.compile(

@@ -61,8 +61,8 @@ _INTERVAL = 1.0
 # The least time between two saves: of new findings, and of only a new position. In seconds.
 _RENEW_AFTER = 5.0
 _SAVE_AFTER = 600.0
-# The pauses before the next attempt: after an error that only means that a server did not answer, and after any
-# other error. How long the next attempt waits for an answer, and how long a save is retried. All in seconds.
+# The pauses before the next attempt: after an error that requires no warning, such as an unreachable server, and after
+# any other error. How long the next attempt waits for an answer, and how long a save is retried. All in seconds.
 _PAUSE = 10.0
 _LONG_PAUSE = 30.0
 _PATIENCE = 5.0
@@ -75,7 +75,7 @@ def watch_source(context: RunContext, stop: StopToken) -> None:
 
     The watch ends when enough writes are found or a day has passed. Its warnings last until `stop` is set or the sync
     is no longer COMMITTING or COMMITTED, and appear again after a restart. If the sync blocks the source, or an earlier
-    version committed the sync, nothing is watched. Raises `Cancelled` when stopped.
+    version of syncsvc committed the sync, nothing is watched. Raises `Cancelled` when stopped.
     """
     wait_until(lambda: context.run.record.can_write, stop, SLOW_POLL)
     record = context.run.record
@@ -90,7 +90,7 @@ def watch_source(context: RunContext, stop: StopToken) -> None:
 
 
 class _Watch:
-    """The watch of the source after the commit whose commit time is `since`. `findings` are the saved ones."""
+    """The watch of the source after the commit whose commit time is `since`. `findings` are those saved so far."""
 
     def __init__(
         self, context: RunContext, stop: StopToken, findings: LateFindings, since: Timestamp
@@ -106,7 +106,7 @@ class _Watch:
         self._began_at = self._saved_at = monotonic()
         self._reader: ChangeReader | None = None
         self._pages: Iterator[StreamPage] = iter(())
-        # The page to check; None before it is read. After an error, it is checked again.
+        # The page being checked, which is checked again after an error; None if the next page must be read first.
         self._page: StreamPage | None = None
         # Whether the reader has read a page.
         self._has_read = False
@@ -118,7 +118,7 @@ class _Watch:
         self._problem: str | None = None
 
     def run(self) -> None:
-        """Watch until the saved findings are complete, a day has passed, or the sync fails, is reversed or is reset."""
+        """Watch until the saved findings say that the watch is over, or the sync fails, is reversed or is reset."""
         while _is_watched(self._context.run.record) and not self._saved.ended:
             # Another thread may end the warnings late, after a resume: show them again.
             self._show()
@@ -176,8 +176,8 @@ class _Watch:
     def _later_position(self, stream: ChangeStream) -> Position:
         """Return the position after the oldest entry of the oplog, to continue there after changes were lost.
 
-        Return the current position if the oplog cannot be read, or if that entry is not newer than the findings'
-        position.
+        Return the current position of the stream if the oplog cannot be read, or if that entry is not newer than the
+        position of the findings.
         """
         oplog = None
         with suppress(OperationFailure):
@@ -187,7 +187,7 @@ class _Watch:
         return position_after(oplog.oldest)
 
     def _checked(self, page: StreamPage) -> LateFindings:
-        """Return the findings with those of the page."""
+        """Return the findings with the position after the page, and with its user writes that the destination lacks."""
         timed = [
             (each, token_time(token_of(raw)))
             for raw in page.events
@@ -215,10 +215,11 @@ class _Watch:
             return self._late_writes.count(unsure, changes, now)
 
     def _save(self) -> None:
-        """Save the findings, and show them in the warnings from now on, unless this was done recently.
+        """Save the findings, and show them in the warnings from now on; do nothing if this was done recently.
 
-        A later call repeats a failed save. Raises `Cancelled` if the source is no longer watched, or if another process
-        has taken the sync over and now watches the source itself.
+        The last findings of the watch are always saved at once. A later call repeats a failed save. Raises `Cancelled`
+        if the source is no longer watched, or if another process has taken the sync over and now watches the source
+        itself.
         """
         is_new = replace(self._findings, position=self._saved.position) != self._saved
         age = monotonic() - self._saved_at
@@ -249,7 +250,7 @@ class _Watch:
             )
 
     def _show(self) -> None:
-        """Begin, renew or end the two warnings: they show the findings of the last save, and the current problem."""
+        """Show the findings of the last save and the current problem in warnings; end the warning of a past problem."""
         record, progress = self._context.run.record, self._context.progress
         names = record.source, record.destination
         if self._shown.writes:
@@ -264,8 +265,9 @@ class _Watch:
     def _report(self, error: Exception) -> None:
         """Prepare the next attempt to read or check changes after an error.
 
-        An error that requires a warning is saved for `_show`. Errors are logged, except for a lost position in the
-        oplog: if it is lost for good, the findings will contain a gap.
+        An error that requires a warning is saved for `_show`, and is logged only if there was no such error since the
+        last successful attempt. A lost position in the oplog is not logged: if it is lost for good, the findings will
+        contain a gap.
         """
         if _is(failures.OPLOG_WINDOW_EXCEEDED, error):
             # If an open stream has lost its position, opening it again shows whether the oplog has lost it, too.
@@ -364,7 +366,7 @@ def unchecked_warning(
 
 
 def _is_of_connection(error: Exception) -> bool:
-    """Return whether the error only means that a server could not answer or has restarted."""
+    """Return whether the error is transient, or means that a cursor is lost or that a cluster does not answer."""
     if failures.is_transient(error) or failures.is_cursor_lost(error):
         return True
     return _is(failures.CLUSTER_UNREACHABLE, error)

@@ -98,7 +98,7 @@ class Follower(Phases):
         return Phase.CUTTING_OVER
 
     def _is_cut_over(self, stop: StopToken) -> bool:
-        """Return whether the coordinator has finished change event application, or already reverses the sync.
+        """Return whether the coordinator has finished change event application, or has begun to reverse the sync.
 
         Also take part in the coordinator's newest repair, and publish whether the coordinator has found that all
         instances have caught up.
@@ -136,7 +136,7 @@ class Follower(Phases):
         return self._context.instances.wait_for_coordinator(self._unless_reversed(holds), stop)
 
     def _wait_for_long_work(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> RunRecord:
-        """Wait like `_wait`, for work of the coordinator that may take hours."""
+        """Wait like `_wait`, but for work that may take hours: check less often, and do not warn of a long wait."""
         return self._context.instances.wait_for_long_work(self._unless_reversed(holds), stop)
 
     def _unless_reversed(self, holds: Callable[[RunRecord], bool]) -> Callable[[RunRecord], bool]:

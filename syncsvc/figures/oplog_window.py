@@ -21,7 +21,7 @@ from verifier.cluster.times import seconds_between
 
 # The oplog counts as full from this share of its limit on, because it drops up to a tenth of its entries at once.
 _FULL = 0.9
-# The minimum duration of a copy before its end is estimated, in seconds.
+# For how long a copy must be observed before its end is estimated, in seconds.
 _LEAST_COPYING = 60.0
 
 
@@ -91,7 +91,7 @@ def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
     """Return the estimated remaining seconds of the copy; None if they are unknown, or if no copy is running.
 
     `looks` are the observations of the last minutes, oldest first. `total` is the size of all data to copy, in bytes;
-    None if unknown.
+    None if unknown, or if no copy is running.
     """
     seen = [(look.at, look.copied) for look in looks if look.copied is not None]
     if total is None or not seen:

@@ -1,6 +1,7 @@
-"""Estimates of the memory, disk space and oplog window that a sync needs, compared with the available ones.
+"""Estimates the resources that a sync needs, and yields violations and warnings before a start.
 
-The functions here have no side effects.
+The resources are memory, disk space and the time that the oplog covers. Some warnings are about other problems. The
+functions here have no side effects.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def _shown(size: int | None) -> str:
 def warnings(
     options: StartOptions, found: Findings, estimates: Estimates, spool_limit: int = 0
 ) -> Iterator[str]:
-    """Yield warnings of problems that may occur during the sync. Most say what to do before the start.
+    """Yield warnings about problems that may occur during the sync. Most say what to do before the start.
 
     Warnings never prevent a start. `spool_limit` is the size limit of the event spools of all instances together, in
     bytes.

@@ -42,7 +42,8 @@ class Measured:
 class Findings:
     """The facts about both clusters at one moment.
 
-    A fact that is unknown, or that the user may not read, is None or empty.
+    Unless a comment says otherwise, a fact that is unknown, or that the user of the cluster may not read, is None or
+    empty.
     """
 
     source: ClusterFacts
@@ -65,11 +66,12 @@ class Findings:
     contents: tuple[Measured, ...] | None = None
     # The result of matching the filter with the source; the default if there is no filter, or if it is unknown.
     filter_matches: FilterMatches = FilterMatches()
-    # The selected time series of the source whose measurements are hidden (`inventory.hidden_time_series`).
+    # The names of time series on the source that have buckets but no time-series collection, so that no query shows
+    # their measurements; only names that the filter selects.
     hidden: frozenset[Namespace] = frozenset()
     # The collections in the start option `sharding` that the filter excludes.
     left_out: frozenset[Namespace] = frozenset()
-    # Whether a member of the source is suitable for the start option `copyReadPreference`.
+    # Whether the copy can read from a member of the source that suits the start option `copyReadPreference`.
     readable: bool = True
     # The free bytes on the disk of the destination's primary, or on those of the primaries of all shards together.
     disk_free: int | None = None
@@ -77,7 +79,7 @@ class Findings:
     oplog: Oplog | None = None
     # How many more bytes of memory this process can allocate.
     memory_available: int | None = None
-    # The users and roles of both clusters, if the start options ask for a copy.
+    # The comparison of the users and roles of both clusters, if the start options ask for a copy of them.
     principals: Comparison | None = None
     # The run records in this sync's metadata database.
     runs: tuple[RunRecord, ...] = ()

@@ -1,4 +1,4 @@
-"""Judges whether a sync may begin. A start obeys the judgement, and a preflight only reports it."""
+"""Judges whether a sync may begin. A start is refused if there is a violation; a preflight only reports it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Judgement:
 
     A start is accepted if it has no violations. `instances` are the IDs of all instances that run the sync together;
     empty if there is only one. If other instances have begun the sync, `warnings`, `missing` and `principals` are not
-    determined, and are empty.
+    determined, and have their defaults.
     """
 
     violations: tuple[Violation, ...]
@@ -50,7 +50,7 @@ class Judgement:
     instances: tuple[str, ...] = ()
     # The features that a cluster lacks, each with the name of the cluster.
     missing: tuple[tuple[str, Feature], ...] = ()
-    # The users and roles that would be copied; None if none are to be copied, or if they could not be read.
+    # The comparison of the users and roles of both clusters; None if none are to be copied, or if it is unknown.
     principals: Comparison | None = None
     # The judged clusters, by name, with the facts that the judgement is based on; empty if they could not be read.
     clusters: Mapping[str, Cluster] = field(default_factory=dict)

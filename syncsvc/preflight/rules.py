@@ -1,7 +1,7 @@
 """The rules of `POST /api/v1/start`: option combinations and cluster requirements.
 
-The functions have no side effects, and yield violations. The text of a violation only says what was found. The kind of
-its error adds the meaning and the remedy.
+The functions have no side effects, and yield violations. The text of a violation says what was found; its error kind
+adds the meaning and the general remedy.
 """
 
 from __future__ import annotations
@@ -302,8 +302,9 @@ def _feature_violations(options: StartOptions, destination: ClusterFacts) -> Ite
 def emptiness_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
     """Yield a violation if the destination holds user databases.
 
-    If the source holds none, the violation says that the two clusters are probably swapped. If the options allow other
-    data on the destination, yield violations only for the names that the sync needs and that are taken.
+    If the source holds none, and the options contain no filter of namespaces, the violation says that the two clusters
+    are probably swapped. If the options allow other data on the destination, yield violations only for the names that
+    the sync needs and that are taken.
     """
     if options.pre_existing_destination_data:
         yield from taken_violations(found.taken)

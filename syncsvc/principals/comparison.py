@@ -48,9 +48,10 @@ class Outcome(Enum):
     COPY: the principal is copied. EQUAL: the destination already has it. KEPT: the destination has another definition,
     and keeps it. OWN: not copied, because this process or the servers themselves log in as this user.
 
-    If any principal has another outcome, the whole copy is refused. CONFLICT: the destination has another definition.
-    MISSING: a selected principal has or inherits this role, which is neither copied nor on the destination. SURPLUS: a
-    selected principal has or inherits this role, but only the destination has a definition of it.
+    If any principal has one of the other three outcomes, the whole copy is refused. CONFLICT: the destination has
+    another definition. MISSING: a selected principal has or inherits this role, which is neither copied nor on the
+    destination. SURPLUS: a selected principal has or inherits this role, but only the destination has a definition of
+    it.
     """
 
     COPY = "copy"
@@ -64,7 +65,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, order=True)
 class Identity:
-    """The kind, database and name of a principal, which identify it in a cluster."""
+    """The kind, database and name of a user or role (custom or built-in), which identify it in a cluster."""
 
     # "role" or "user", so that roles are sorted first.
     kind: str
@@ -108,9 +109,9 @@ class Principal:
 
     @cached_property
     def databases(self) -> frozenset[str]:
-        """Return the databases that the privileges of this role name; empty for a user.
+        """Return the databases for which this role has privileges; empty for a user.
 
-        A privilege on all databases names none.
+        Privileges on all databases are not included.
         """
         resources = (each["resource"] for each in self._fields.get("privileges", ()))
         return frozenset(each["db"] for each in resources if each.get("db"))
@@ -354,7 +355,8 @@ def violations(comparison: Comparison) -> Iterator[Violation]:
 def warnings(comparison: Comparison, synced: Collection[str] | None) -> Iterator[str]:
     """Yield warnings for the operator before users and roles are copied.
 
-    `synced` are the databases from which a sync with a namespace filter copies collections; None without a filter.
+    `synced` are the databases from which a sync with a namespace filter copies collections; None without a filter, or
+    if they are unknown.
     """
     if found := comparison.having(Outcome.KEPT):
         yield (

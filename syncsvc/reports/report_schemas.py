@@ -45,7 +45,7 @@ class _ReportedSync(Strict):
 
 
 class _ReportedCluster(ClusterFields):
-    """A cluster, as it was when the sync was started."""
+    """A cluster as it was when the sync was started, and its current version."""
 
     name = always(fields.String, "The name of the cluster.")
     role = always(

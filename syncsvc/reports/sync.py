@@ -14,7 +14,7 @@ from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State
 
 _UNTOUCHED = CollectionFigures()
-# The states in which the oplog of the source is watched.
+# The states in which reports say for how long the source's oplog keeps the needed entries.
 OPLOG_WATCHED = frozenset({State.RUNNING, State.PAUSED})
 
 
@@ -33,7 +33,7 @@ class Sync:
     figures: Mapping[bytes, CollectionFigures] = field(default_factory=dict)
     # When this object was made, in seconds of the monotonic clock.
     now: float = 0.0
-    # The role of the process; None without `--standby`.
+    # Whether the process is active or a standby, and the lease; None without `--standby`.
     standing: Standing | None = None
     # The ID of the process in the sync (`--id`), which its standbys share.
     instance: str = ""
@@ -118,7 +118,8 @@ def copied_in_all(sync: Sync) -> CopiedAmount | None:
 def oplog_seconds_left(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:
     """Return the time until the source's oplog drops entries that the sync still needs, in seconds.
 
-    Return None if the time is unknown, or if the sync is neither running nor paused.
+    Return infinity if nothing is written to the source. Return None if the time is unknown, or if the sync is neither
+    running nor paused.
     """
     return snapshot.oplog_seconds_left if record.state in OPLOG_WATCHED else None
 

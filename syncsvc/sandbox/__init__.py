@@ -1,7 +1,7 @@
-"""Throw-away local clusters on loopback, for trying the product, for tests and for benchmarks.
+"""Throw-away local clusters on loopback, for trying syncsvc, for tests and for benchmarks.
 
-Never keep data in them. The package leaves no process and no file behind, and does not import the product. Importing it
-starts nothing.
+Never keep data in these clusters. The package leaves no process and no file behind, and imports no other part of
+syncsvc. Importing the package starts nothing.
 """
 
 from syncsvc.sandbox.binary import find_mongod

@@ -78,7 +78,7 @@ class MongodOptions:
         for name, value in {**_PARAMETERS, **self.parameters}.items():
             arguments += ["--setParameter", f"{name}={value}"]
         if self.oplog_size_mb is not None:
-            # The oplog is only truncated up to the last checkpoint, so make one every second instead of every 60.
+            # The oplog is only truncated up to the last checkpoint, so make one every second, not every minute.
             arguments += ["--oplogSize", str(self.oplog_size_mb), "--syncdelay", "1"]
         if self.key_file is not None:
             arguments += ["--keyFile", str(self.key_file)]

@@ -1,8 +1,8 @@
 """Ends server processes and removes their folders, even if the process that started them is killed with SIGKILL.
 
-A process that imports this module starts and tracks the servers. The same module, run as a script, is the reaper: a
-subprocess that reads from a pipe, and cleans up once the pipe closes. It imports nothing outside the standard library,
-because the script runs alone and must start in milliseconds.
+A process that imports this module starts and tracks servers with `keeper`. The same module, run as a script, is the
+reaper: a subprocess that reads from a pipe, and cleans up once the pipe closes. The module imports nothing outside the
+standard library, because the script runs alone and must start in milliseconds.
 """
 
 import os

@@ -37,7 +37,7 @@ class LimitsStore:
         self._writer = writer
 
     def load(self) -> Limits | None:
-        """Return the saved limits, with all changes acknowledged before this call; None if no limits were saved."""
+        """Return the saved limits, including all changes acknowledged before this call; None if none were saved."""
         return self._limits(read_newest(self._metadata.client, self._metadata.name, LIMITS, _KEY))
 
     def glance(self) -> Limits | None:
@@ -89,7 +89,7 @@ class LimitsStore:
 
 
 def _read(document: Any, database: str) -> Limits:
-    """Return the limits in `document`, which was saved in the metadata `database`.
+    """Return the limits in `document`, which was saved in the metadata database named `database`.
 
     Raises OperationError IncompatibleMetadata if this version cannot read the document.
     """

@@ -163,7 +163,10 @@ def saved_instances(metadata: Metadata) -> tuple[str, ...]:
 
 
 def load_owner(metadata: Metadata, instance: str) -> str | None:
-    """Return the owner of an instance's saved run; None if there is no run. Raises the driver's errors."""
+    """Return the random name of the process that owns an instance's saved run; None if there is no run.
+
+    Only the owner may save the run. Raises the driver's errors.
+    """
     found = metadata[RUNS].find_one({"_id": instance}, {"owner": True})
     return None if found is None else str(found["owner"])
 

@@ -74,10 +74,11 @@ class _StoredFilters(fields.Field[DocumentFilters]):
 class StoredOptions(Stored):
     """The saved form of the start options.
 
-    Fields have the names and values of the start request, with four exceptions: `verification.enabled` is saved as
+    Fields have the names and values of the start request, with five exceptions: `verification.enabled` is saved as
     `verification`, and `verification.repair` as `repair`; `usersAndRoles` has no field `copy`, and is null if no users
-    are copied; the queries of `documentFilter` are saved as text. If a version without repairs started the sync,
-    `repair` is missing and loads as `never`.
+    and roles are copied; the queries of `documentFilter` are saved as text; and a boolean `enableUserWriteBlocking` is
+    saved as the mode that it stands for. If a version without repairs started the sync, `repair` is missing and loads
+    as `never`.
     """
 
     kind = StartOptions

@@ -1,10 +1,10 @@
-"""Reads all documents of one collection in natural order, resumably.
+"""Reads one collection in natural order, and can resume after an interruption.
 
 Natural order needs no sampling, keeps the order of capped collections, and reads the disk sequentially.
 
-A resume token is a record ID (`$_requestResumeToken`, `$_resumeAfter` of `find`), and record IDs differ between the
-members of a replica set: a token is valid only on the copy of the data where it was made. If it is not certain that the
-token is still valid, the collection is copied again.
+A resume token contains a record ID (`$_requestResumeToken`, `$_resumeAfter` of `find`), and record IDs differ between
+the members of a replica set: a token is valid only on the copy of the data where it was made. If it is not certain that
+the token is still valid, the collection is copied again.
 """
 
 from __future__ import annotations
@@ -128,10 +128,10 @@ class NaturalScan:
     def pages(self) -> Iterator[tuple[Page, ResumePoint | None]]:
         """Yield each page with the resume point after the page.
 
-        The resume point is None if the server returns no resume token. The scan begins again with the first page if its
-        resume point is lost (the record was deleted) or not certainly valid (for example, another member is read), and
-        if a capped collection has overwritten the position of the cursor. Raises CollectionGone and the driver's
-        errors.
+        The resume point is None if the server returns no resume token, and if the collection is read through mongos.
+        The scan begins again with the first page if its resume point is lost (the record was deleted) or not certainly
+        valid (for example, another member is read), and if a capped collection has overwritten the position of the
+        cursor. Raises CollectionGone and the driver's errors.
         """
         return follow_renames(self._namespace, self._pages)
 

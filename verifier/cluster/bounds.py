@@ -15,7 +15,7 @@ from verifier.runtime.waits import waiting
 
 # How long a command retries a failing call, in seconds.
 PATIENCE = 8.0
-# How long all calls of a short command may take in total, in seconds.
+# How long all calls in a block of `answered_soon` may take in total, in seconds.
 _LONGEST = 12.0
 _REMEDY = "Another warning names the unanswered call to a cluster, and the remedy."
 

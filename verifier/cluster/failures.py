@@ -49,7 +49,7 @@ CHANGE_STREAM_HISTORY_LOST = 286
 INVALID_RESUME_TOKEN = 260
 CAPPED_POSITION_LOST = 136
 COLLECTION_UUID_MISMATCH = 361
-# How a server refuses a command for a collection that was dropped, by its name or by its UUID.
+# The codes with which a server refuses a command for a dropped collection: by its name, and by its UUID.
 DROPPED = (NAMESPACE_NOT_FOUND, COLLECTION_UUID_MISMATCH)
 DUPLICATE_KEY = 11000
 CURSOR_NOT_FOUND = 43
@@ -216,8 +216,8 @@ _REFUSAL_CODES = frozenset(
 # A code of this value or above identifies one check in the server's source, nearly always of the contents of the
 # request or the document.
 _FIRST_LOCATION = 10_000
-# How long other errors are retried, in seconds: an unexpected error is more often a temporary fault than a property of
-# the data. `_LOCATION_PATIENCE` is for codes that identify a check in the server's source.
+# How long errors with other codes are retried, in seconds: an unexpected error is more often a temporary fault than a
+# property of the data. `_LOCATION_PATIENCE` is for codes that identify a check in the server's source.
 UNFORESEEN_PATIENCE = 60.0
 _LOCATION_PATIENCE = 0.5
 

@@ -1,4 +1,4 @@
-"""Tables of the privileges with which syncsvc and its verifier read a cluster, and of built-in roles that grant them.
+"""The privileges that syncsvc and its verifier need to read a cluster, each with a built-in role that grants it.
 
 The functions here have no side effects.
 """

@@ -39,7 +39,8 @@ _KILL_SECONDS = 2.0
 _INT64 = Struct("<q")
 _UNSIGNED_PAIR = Struct("<II")
 
-# A page is written with one command, and the server accepts at most 100,000 documents per write command.
+# The most documents that `next_page_size` requests for a page. The page is written with one command, and servers accept
+# at most 100,000 documents per write command.
 _MOST_DOCUMENTS = 50_000
 
 

@@ -46,7 +46,10 @@ class Subject(Protocol):
         """Return the collections and views of the check that currently exist on at least one cluster."""
 
     def expected(self, source: CollectionSpec) -> CollectionSpec | None:
-        """Return the definition that `source` must have on the destination now; None if it must not exist there."""
+        """Return the definition that a collection or view must have on the destination now; None if it must not exist.
+
+        `source` is its definition on the source.
+        """
 
     def watched(self, side: Side) -> Watched:
         """Return the events that the check needs from the change stream of the cluster `side`."""

@@ -97,7 +97,7 @@ def _of_all(amounts: Amounts) -> str:
 
 
 def _namespaces(namespaces: Mapping[Namespace, NamespaceProgress]) -> Iterator[str]:
-    """Yield the lines of the table of the hundred largest namespaces, the largest first."""
+    """Yield the lines of the table of the hundred namespaces with the most compared bytes, in descending order."""
     if not namespaces:
         return
     largest = sorted(namespaces.items(), key=lambda each: (-each[1].size, str(each[0])))

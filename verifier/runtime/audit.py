@@ -54,7 +54,7 @@ class OwnCommands:
         self._refused: dict[str, Any] | None = None
 
     def repeats(self, command: str) -> bool:
-        """Return whether the last recorded command was `command`, and was refused."""
+        """Return whether the last recorded command was `command`, and did not succeed."""
         return self._refused is not None and self._refused["command"] == command
 
     def forget(self) -> None:

@@ -270,8 +270,8 @@ def parse(
 
     If several of these sources give a value, the one that is named first takes precedence. `prefix` begins the names of
     the environment variables. `arguments` are the flags and their values; None means those of the command line.
-    `advice` maps names of unsupported options to what to use instead. Exits with status 2 and
-    a message on standard error if an option is unknown, missing or has an invalid value.
+    `advice` maps names of unsupported options to what to use instead. If an option is unknown, missing or has an
+    invalid value, the process exits with status 2 and a message on standard error.
     """
     parser = _Parser(
         prog=program,

@@ -20,7 +20,7 @@ def size_text(size: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration in its two largest units, such as `2 h 5 min`; below a minute, seconds with one decimal."""
+    """Return a duration in hours and minutes (`2 h 5 min`), in minutes and seconds, or in seconds with one decimal."""
     minutes, rest = divmod(max(seconds, 0.0), 60)
     hours, minutes = divmod(int(minutes), 60)
     if hours:

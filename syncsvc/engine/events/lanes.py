@@ -1,7 +1,7 @@
 """Applies data events in parallel threads, the lanes. All events of one document go through one lane, in order.
 
-A lane folds the events that wait for it into one outcome (the combined effect) for each document. Over a slow network,
-it writes to several collections at the same time.
+A lane folds the events that wait for it into one outcome (the combined effect) for each document, except events of the
+group `IN_ORDER`. Over a slow network, a lane writes to several collections at the same time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from verifier.cluster.events import DataEvent, DataKind
 from verifier.cluster.times import Position
 from verifier.runtime.tasks import Budget, Channel, StopToken, for_each
 
-# The group of the documents of a collection whose events must stay in order. These events are not folded.
+# The group of the documents in a collection whose events must all stay in order, even those of different documents.
+# These events are not folded.
 IN_ORDER = object()
 
 # A local name: looking up a member of an Enum class takes ten times as long.
 _REREAD = DataKind.REREAD
 
-# An event with its collection and its group.
+# An event with its collection and its group (see `dispatch.group_of`).
 Item = tuple[CollectionRecord, Hashable, DataEvent]
 
 
@@ -134,9 +135,10 @@ class Lane:
 
 @dataclass(slots=True)
 class _Part:
-    """The effect of a batch on one collection: the outcomes by group (see `group_of`), and the number of events.
+    """The effect of a batch on one collection: its outcomes, and the number of its events.
 
-    Requests to read a document again (`DataKind.REREAD`) do not count as events.
+    The key of an outcome is the group of its events, or a unique value for the group `IN_ORDER`. Requests to read a
+    document again (`DataKind.REREAD`) do not count as events.
     """
 
     record: CollectionRecord

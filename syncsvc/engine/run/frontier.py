@@ -67,7 +67,8 @@ class Frontier(Generic[P]):
     def settle(self, entry: Entry[P], point: P) -> None:
         """Replace the provisional point of an entry with the real one, and finish one part of the entry.
 
-        `enter` needs a point even if the real one is not known yet. Call this before the next point is added.
+        `enter` needs a point even if the real one is not known yet. Call this before the next point is added,
+        because the entry may take that point over.
         """
         with self._changed:
             entry.point = point
