@@ -29,9 +29,9 @@ _NAME = (
 _QUOTE = r"\\?[\"']?"
 # A value after its opening quotation mark. In JSON inside of JSON, quotation marks are escaped.
 _QUOTED = r"(?<=\\\")(?:\\[^\"\n]|[^\"\\\n])+|(?<=\")(?:\\.|[^\"\\\n])+|(?<=')(?:''|[^'\n])+"
-# A value without quotation marks. It ends before white space, before a closing brace, and before a comma or an
-# apostrophe at the end of a word.
-_WORD = r"(?:\\[^\"]|[',](?=\w)|[^\"',\\\s}])+"
+# A value without quotation marks. It ends before white space, and before a comma, a closing brace or a quotation mark
+# at the end of a word: a password may hold them inside a word.
+_WORD = r"(?:\\[^\"]|[\"',}](?=\w)|[^\"',\\\s}])+"
 
 # The authentication schemes whose credentials are one word, and the scheme whose credentials are many words.
 _SCHEME = re.compile(r"(\b(?:Bearer|Basic|Negotiate)\s{1,9})[\w.~+/=-]+", re.I)
@@ -40,8 +40,8 @@ _HEADER = re.compile(
     rf"(\bauthorization{_QUOTE}\s{{0,9}}[:=]\s{{0,9}}{_QUOTE})(?:{_QUOTED}|[^\n]+)", re.I
 )
 # In YAML and in a header, a value without quotation marks ends at the end of its line, and before a double quotation
-# mark or a closing brace: these end the string or the mapping that contains the line.
-_LINE = re.compile(rf"({_NAME}:[ ]{{1,9}})(?![\"'])(?:\\[^\"n]|[^\"\\\n}}])+", re.I)
+# mark at the end of a word, which ends the string that contains the line.
+_LINE = re.compile(rf"({_NAME}:[ ]{{1,9}})(?![\"'])(?:\\[^\"n]|\"(?=\w)|[^\"\\\n])+", re.I)
 _FIELD = re.compile(rf"({_NAME}{_QUOTE}\s{{0,9}}[:=]\s{{0,9}}{_QUOTE})(?:{_QUOTED}|{_WORD})", re.I)
 _OPTION = re.compile(
     rf"(--[\w-]{{0,40}}(?!\w{{0,40}}file\b){_NAME}\s{{1,9}}{_QUOTE})(?:{_QUOTED}|{_WORD})", re.I
