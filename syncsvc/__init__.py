@@ -13,7 +13,7 @@ Overview for newcomers:
 - `principals` compares the users and roles of both clusters; `engine.principal_copy` copies those of the source.
 - `saved` reads and writes the saved state, from which a restarted process continues. Its `created_collections` finds
   the collections that a sync has created on the destination, and `evidence` reads the state for `reports.report`.
-- `source` reads the source's documents and oplog.
+- `source` reads the source's documents and oplog, and measures the load of either cluster.
 - `desired` decides which command leads to the state that the configuration declares; `reconciler` sends it.
 - `background` runs in threads that the engine does not wait for: `limiter` limits the speed of a sync at run time,
   `reporter` pings the clusters, saves the journal and logs the progress, `notifier` posts to a webhook, and
