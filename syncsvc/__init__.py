@@ -8,12 +8,12 @@ Overview for newcomers:
   lists the phases in order. `engine.copying`, `engine.events` and `engine.cutover` do most of their work. If several
   instances share a run, all but one use `engine.follower`.
 - `preflight` decides whether a sync may begin.
-- `rules` compute the definitions and shard keys of the destination's collections, and the repairs of differences.
+- `rules` computes the definitions and shard keys of the destination's collections, and how to repair differences.
 - `resuming` decides for each kind of error whether a failed sync can be resumed, and how its saved state changes.
 - `principals` compares the users and roles of both clusters; `engine.principal_copy` copies those of the source.
-- `saved` holds the saved state, so that a killed process can continue. There, `created_collections` finds the
-  collections that a sync has created on the destination, and `evidence` reads the saved state for `reports.report`.
-- `source` reads the source's documents and oplog.
+- `saved` reads and writes the saved state, from which a restarted process continues. Its `created_collections` finds
+  the collections that a sync has created on the destination, and `evidence` reads the state for `reports.report`.
+- `source` reads the source's documents and oplog, and measures the load of either cluster.
 - `desired` decides which command leads to the state that the configuration declares; `reconciler` sends it.
 - `background` runs in threads that the engine does not wait for: `limiter` limits the speed of a sync at run time,
   `reporter` pings the clusters, saves the journal and logs the progress, `notifier` posts to a webhook, and

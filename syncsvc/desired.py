@@ -22,8 +22,8 @@ class DesiredState(Enum):
     COMMITTED = "committed"
 
 
-# For each declared state, the next command in each state of the sync. In the other states there is nothing to do: the
-# sync proceeds by itself, its end is reached, or only an operator can decide.
+# For each declared state, the next command in each state of the sync. In the other states, no command is sent: none is
+# needed, or only an operator can decide.
 _NEXT = {
     DesiredState.RUNNING: {State.IDLE: Trigger.START, State.PAUSED: Trigger.RESUME},
     DesiredState.PAUSED: {State.RUNNING: Trigger.PAUSE},
@@ -64,8 +64,8 @@ class Goal:
     def contradicts(self, command: Trigger) -> bool:
         """Return whether the declared state forbids the command; for example, RUNNING forbids a pause.
 
-        Some commands are permitted although they lead to another state: a commit and a reversal while the declared
-        state is RUNNING, and a reset while it is PAUSED.
+        Some commands are permitted although they lead to another state: a commit while the declared state is RUNNING,
+        and a reset while it is PAUSED.
         """
         return command in _UNDONE[self.state]
 

@@ -1,4 +1,8 @@
-"""Admits the commands of the API: one at a time, after the initialization of the process, and never on a standby."""
+"""Admits commands of the API: one at a time, after the initialization of the process, and never on a standby.
+
+Changes of the limits (`PATCH /api/v1/limits`) do not pass the gate: they may run beside other commands, also on a
+standby.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ class Gate:
     def show_standing(self, standing: Standing) -> None:
         """Set the role of this process, active or standby. `standing` also contains the newest lease.
 
-        While the process is a standby, every command is refused, including those that wait for its initialization. If
+        While the process is a standby, the gate refuses every command, even one that waits for the initialization. If
         the process becomes active, new commands wait until it continues the saved sync.
         """
         if not standing.is_standby and self.is_standby:

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """Sends the next command each time the sync is not in the declared state, and retries refused commands.
+    """Sends the commands that lead to the declared state, one at a time, and retries refused commands.
 
     No command is sent on a standby, or if the saved sync has other options than those in the configuration. `retry` is
     the time before a refused command is sent again, in seconds.
@@ -53,7 +53,7 @@ class Reconciler:
         }
 
     def run(self, stop: StopToken) -> None:
-        """Send the commands that lead to the declared state. Raises `Cancelled` when stopped."""
+        """Send the commands that lead to the declared state, until stopped: then raise `Cancelled`."""
         try:
             while True:
                 self._step()

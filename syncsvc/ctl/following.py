@@ -50,7 +50,7 @@ def sentence_after_differences(tool: Tool, repair: str) -> str:
 
     `repair` is a `syncctl` command. Otherwise, return the general next step, as `next_sentence` does: after a failure,
     only the daemon knows whether a repair is possible, and whether desiredState must be changed before it. If the
-    daemon does not answer, the next step is `syncctl status`.
+    daemon does not answer, and with --json, return `syncctl status`.
     """
     overview = _overview(tool)
     if overview is None:
@@ -62,7 +62,10 @@ def sentence_after_differences(tool: Tool, repair: str) -> str:
 
 
 def sentence_after_plan(tool: Tool, repairs: Sequence[Document]) -> str:
-    """Return the next step after a repair was planned. `repairs` are the planned actions, as the API returns them."""
+    """Return the next step after a repair was planned. `repairs` are the planned actions, as the API returns them.
+
+    If a repair would change none of the differences, the text begins with a sentence that says so.
+    """
     if repairs and all(each["action"].startswith("none") for each in repairs):
         return (
             "a repair changes none of these differences; the list says what to do. Then: "
@@ -133,8 +136,8 @@ def _counters(progress: Document) -> dict[str, int]:
 def _step(progress: Document) -> tuple[Any, ...]:
     """Return a value that changes at each step of a sync, so that a new line is printed.
 
-    A step is a change of the state, the phase, canCommit, canWrite, the role or the number of warnings, or another 10 %
-    copied or compared.
+    A step is a change of the state, the phase or its stage (`ceaStage`), canCommit, canWrite, the role or the number of
+    warnings, or another 10 % copied or compared.
     """
     names = ("state", "info", "ceaStage", "canCommit", "canWrite", "role")
     copy = copy_of(progress)

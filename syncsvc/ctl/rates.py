@@ -21,7 +21,7 @@ class Rates:
     def add(self, now: float, counters: Mapping[str, int]) -> None:
         """Add a sample: the values of the counters at the time `now` (monotonic clock, in seconds).
 
-        If a counter has fallen, the daemon was restarted: then all earlier samples are dropped.
+        If a counter has fallen, for example because the daemon was restarted, all earlier samples are dropped.
         """
         if self._samples and any(self._samples[-1][1].get(k, 0) > v for k, v in counters.items()):
             self._samples.clear()
@@ -30,7 +30,7 @@ class Rates:
             self._samples.popleft()
 
     def per_second(self, counter: str) -> float | None:
-        """Return the growth of a counter per second; None if it is unknown or the counter does not grow."""
+        """Return a counter's growth per second; None if it does not grow, or the samples span less than two seconds."""
         if not self._samples:
             return None
         (began, first), (ended, last) = self._samples[0], self._samples[-1]

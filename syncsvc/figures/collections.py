@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
 
-# Minimum time span for a rate, in seconds: over less, a single batch would look like a very high rate.
+# Minimum time span for a rate, in seconds: over a shorter span, a single batch would look like a very high rate.
 _LEAST_SPAN = 1.0
 
 

@@ -14,7 +14,7 @@ _LEAST_SPAN = 10.0
 
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
-# Forecasts outside these limits are reported as "less than" and "more than", in seconds.
+# The shortest and the longest forecast, in seconds. Others are reported as "less than" and "more than" these.
 SHORTEST_FORECAST = 15 * _MINUTE
 _LONGEST_FORECAST = 72 * _HOUR
 

@@ -62,7 +62,7 @@ _LEFT_OVER = frozenset({"system.profile", "system.views"})
 def ask(
     options: StartOptions, source: Cluster, destination: Cluster, database: str, stop: StopToken
 ) -> Findings:
-    """Query both clusters for the facts that decide whether a sync with these options may start.
+    """Query both clusters and this machine for the facts that decide whether a sync with these options may start.
 
     `database` is the name of the metadata database. Raises OperationError, the driver's errors, and `Cancelled` when
     stopped.

@@ -38,7 +38,7 @@ class Headroom:
 
 
 def headroom(left: float | None, needed: float | None, spooling: bool) -> Headroom:
-    """Judge whether the source's oplog keeps the changes that the sync needs for long enough.
+    """Judge whether the source's oplog keeps the needed changes for long enough.
 
     `left` is the number of seconds for which the oplog keeps these changes, and `needed` the number of seconds for
     which the sync needs them; None if unknown. `spooling` is whether change events are being saved, so that the sync

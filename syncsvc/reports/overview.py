@@ -55,7 +55,8 @@ class Observed:
 
     `last_minute` contains the figures of the last minute, `lately` those of the last 15 minutes: average rates, and the
     maxima of the other values. Both are empty before the first measurement. `last_clean` is the last time at which
-    everything was compared and no difference was left, in UNIX seconds; None if this process has seen no such time.
+    everything was compared and no difference was left, in UNIX seconds; None without a verification, or if this process
+    has seen no such time.
     """
 
     history: Points

@@ -16,7 +16,7 @@ from syncsvc.resuming import continued, state_after_resume, why_final
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import State, Trigger
 
-# The work that a resume or a restart completes, by the state in which it continues.
+# The work that a resume or a restart completes, by the state in which the sync continues.
 _COMPLETED = {
     State.COMMITTING: "the commit",
     State.REVERSING: "the reversal",
@@ -153,7 +153,8 @@ def _is_commit_failure_unsaved(record: RunRecord) -> bool:
 def _continued(record: RunRecord) -> State | None:
     """Return the state in which a resume or a restart continues the sync.
 
-    Return None if there is no failure, or if it is saved or being saved.
+    Return None if there is no failure, or if it is saved or being saved: a restart alone then continues nothing, and
+    `state_after_resume` returns the state after a resume.
     """
     return None if record.failure is None else continued(record.failure)
 

@@ -23,7 +23,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """The role of a daemon with `--standby`, and the newest lease that it has read; None before it has read one."""
+    """The role of a daemon with `--standby`, and the newest lease that it has read (None before the first one)."""
 
     role: Role = Role.STANDBY
     lease: Lease | None = None

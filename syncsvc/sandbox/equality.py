@@ -42,7 +42,7 @@ Specification = Mapping[str, Any]
 ShardKeys = Mapping[str, Specification]
 
 _NO_SHARD_KEYS: ShardKeys = MappingProxyType({})
-# The fields of an index without options. An extra index is accepted for a shard key only if it has no others.
+# The fields of an index without options. An extra index is accepted for a shard key only if it has no other fields.
 _PLAIN = frozenset({"v", "key", "name"})
 
 

@@ -18,8 +18,8 @@ from verifier.runtime.tasks import StopToken
 def forget_earlier(metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:
     """Delete the saved state of an earlier run, so that a new run does not continue the earlier copy or check.
 
-    This deletes the registries, partitions, created views and principals, check, list of repairs, and event spool.
-    Raises the driver's errors.
+    This deletes the saved registries, partitions, lists of created views and principals, record of the check, list of
+    repairs, and event spool. Raises the driver's errors.
     """
     for reversals in range(2):
         for name in (collections_of(reversals), partitions_of(reversals)):

@@ -24,7 +24,8 @@ class Load:
     """One measurement of the load of a cluster. None means unknown.
 
     `latency` is the duration of a small read from the primary, in seconds. `queue` is the number of operations that
-    wait on the primary. `replication_lag` is how many seconds the slowest secondary is behind the newest member.
+    wait on the primary. `replication_lag` is how many seconds the slowest secondary is behind the newest member, not
+    counting secondaries that are delayed by configuration.
     """
 
     latency: float | None = None

@@ -1,4 +1,4 @@
-"""The facts about a cluster on which the program bases decisions, such as topology, version and the user's privileges.
+"""The facts about a cluster that decisions depend on, such as its topology, its version and the user's privileges.
 
 `gather` reads the facts; a ClusterFacts object never changes.
 """
@@ -38,11 +38,11 @@ class ClusterFacts:
     """
 
     topology: Topology
-    # Host and port of the primary or of a mongos.
+    # Host and port of the primary, of a mongos or of a standalone server.
     address: str
     version: tuple[int, int, int]
-    # The ID of the replica set or sharded cluster, the same for every member, mongos or address; None if the server
-    # refuses to return it, for example because the user lacks the privilege.
+    # The ID of the replica set or sharded cluster, the same for every member, mongos or address; None for a standalone
+    # server, or if the server refuses to return it, for example because the user lacks the privilege.
     identity: str | None
     access_control: bool
     # The user's actions on the cluster resource.
@@ -57,7 +57,7 @@ class ClusterFacts:
     admin_privileges: frozenset[tuple[str, str]] | None = None
     # The sorted names of the shards; empty on a replica set, and if the server refuses to return them.
     shards: tuple[str, ...] = ()
-    # The featureCompatibilityVersion; None if the server refuses to return it or has none.
+    # The featureCompatibilityVersion; None for a standalone server, or if the server refuses to return it or has none.
     compatibility: tuple[int, int] | None = None
     # The names of the features that the cluster refuses although its version promises them.
     refused: frozenset[str] = frozenset()
@@ -188,7 +188,7 @@ def _topology(hello: Mapping[str, Any]) -> Topology:
 def _address(client: Client, hello: Mapping[str, Any]) -> str:
     """Return the address (host:port) of the primary, of a mongos or of a standalone server.
 
-    Of several mongos, return the alphabetically first one, so that a connection string always has the same address.
+    Of several mongos, return the alphabetically first one, so that the result is always the same for these mongos.
     """
     if "primary" in hello:
         return str(hello["primary"])

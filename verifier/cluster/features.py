@@ -21,7 +21,7 @@ class Probe(Enum):
 
     # The names of all commands are read by one call.
     COMMANDS = "``listCommands``"
-    # A change stream with all such features is opened by one call.
+    # A change stream with all such features is opened; if the server refuses it, one for each feature.
     STREAM = "opening a change stream"
     # The server is not asked: its version decides.
     VERSION = "version"

@@ -21,7 +21,7 @@ _Rewrite = Callable[[bytes, Element, Rename], bytes]
 
 
 class NotRewritable(Exception):
-    """Raised if the name of a collection in a view cannot be replaced, or may be in a stage unknown to this module.
+    """Raised if a view's pipeline has an unexpected form, an unknown stage, or a name that cannot be replaced.
 
     The text is a clause without a full stop that says why.
     """

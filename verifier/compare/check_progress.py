@@ -58,7 +58,8 @@ class TaskCounts:
     added: int = 0
     processing: int = 0
     completed: int = 0
-    # Tasks that found a difference. The two counts below are parts of this one.
+    # Tasks that found a difference; after an incomplete check, all tasks that are not completed. The two counts below
+    # are parts of this one.
     failed: int = 0
     # Tasks that found a difference in a definition or a number of documents.
     metadata_mismatch: int = 0
@@ -104,7 +105,7 @@ class NamespaceProgress:
 class Changes:
     """The statistics of the change events of one cluster since the check began. None means unknown."""
 
-    # The number of events by operation, such as "insert".
+    # The number of events by operation, such as "insert"; empty if the check does not count the events itself.
     seen: Mapping[str, int] = field(default_factory=dict)
     # Averaged over the last minute.
     per_second: float | None = None

@@ -28,7 +28,7 @@ class Rechecks:
     def __init__(self, store: CheckStore, most_remembered: int) -> None:
         self._most_remembered = most_remembered
         self._store = store
-        self._changed = threading.Condition()  # guards everything below
+        self._changed = threading.Condition()  # guards every change of the fields below
         self._adding = 0
         self._beginning = False
         self._changed_any = False

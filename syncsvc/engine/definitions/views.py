@@ -1,7 +1,8 @@
 """Makes the views of the destination equal to those of the source, during the commit and in a repair.
 
-The events of views are applied when they are read, but some of these attempts fail: a view may refer to another view
-whose definition on the destination is older or newer. Views hold no data, so they can simply be created again.
+The events of views are applied when they are read, but the destination may refuse to create a view then, because it
+refers to another view whose definition there is older or newer. Views hold no data, so they can simply be dropped and
+created again.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ from verifier.cluster.rawbson import (
     value_size,
 )
 
-# A pipeline may have 1,000 stages; a statement, which includes the key, must stay below 16 MB.
+# The most stages of a pipeline, and the most bytes of an outcome that has stages; beyond them, the document is read
+# again. The server's limits are higher: 1,000 stages, and 16 MB for a statement, which includes the key.
 _MOST_STAGES = 100
 _MOST_BYTES = 8 << 20
 # The largest size in bytes of a document and its `_id` together that one statement can write. The driver and the server
@@ -83,13 +84,13 @@ class Outcome:
     document: bytes | None = None
     # The pipeline stages to run on the document, as BSON.
     stages: list[bytes] = field(default_factory=list)
-    # The fields that the stages set, by path; None if the stages may do more than that.
+    # The fields that the stages set, by path; None if the stages may do more than that, or there is a `document`.
     sets: Sets | None = None
     deleted: bool = False
     refetch: bool = False
-    # Whether the events begin with an insert.
+    # Whether the events begin with an insert. After a deletion or a reread in the batch, this is False.
     new: bool = False
-    # The size of the document and the stages in bytes.
+    # The size in bytes of `document` and of the diffs in `stages`. Only `fold` sets it.
     size: int = 0
 
 
@@ -211,7 +212,7 @@ def _shape_of(entry: bytes) -> _Shape | None:
 
 
 def _collect(raw: bytes, at: int, path: bytes, found: dict[bytes, tuple[bytes, int, int]]) -> bool:
-    """Fill `found` with the fields that a diff sets: for each path, the encoded field and the bounds of its value.
+    """Fill `found` with the fields that a diff sets: by path, the encoding before the value, and the value's bounds.
 
     The diff begins at the offset `at` of `raw`, and its paths begin with `path`. Return False if the diff does more
     than set existing fields, names a field twice, or has an ambiguous path (see `_unambiguous`).
@@ -315,8 +316,9 @@ def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
     """Return, as BSON, the statement of an update command that has the effect of `outcome`, which writes a document.
 
     The statement is an upsert if `outcome.document` is set. A replacement is cheaper than a pipeline, but the server
-    refuses some documents in a replacement (names with a leading dollar) and alters others (zero timestamps). With
-    `literal`, use a pipeline, which works for every document.
+    refuses some documents in a replacement (names with a leading dollar) and alters others (zero timestamps). So a
+    document with zero timestamps, or with `stages`, is written with a pipeline. If the server has refused a document,
+    set `literal`, which forces a pipeline.
     """
     if outcome.sets:
         return _set_statement(outcome.key, outcome.sets)
@@ -340,8 +342,8 @@ def fits_statement(outcome: Outcome) -> bool:
 def growing_statements(outcome: Outcome) -> tuple[bytes, bytes]:
     """Return, as BSON, two update statements that write a document for which `fits_statement` is False.
 
-    They must be run in this order: the first one reduces the document to its `_id`, or inserts it, and the second one
-    adds all other fields. The key of the outcome must have only the `_id`.
+    They must be run in this order: the first one reduces the document to its `_id`, or inserts one with only the `_id`;
+    the second one adds all other fields. The key of the outcome must have only the `_id`.
     """
     assert outcome.document is not None
     found = id_element(outcome.document)

@@ -80,7 +80,7 @@ def concerns(
 ) -> bool:
     """Return whether a DDL event of a source that reports UUIDs may change a record or the destination.
 
-    It may not if it has no consequences, or if the filter selects none of the names in the event and no collection in
+    It cannot if it has no consequences, or if the filter selects none of the names in the event and no collection in
     the event is synced. A synced collection can have an excluded name in an event: if it was listed under a newer name,
     earlier events contain its old name. Events of whole databases always count.
 
@@ -227,8 +227,8 @@ class DefinitionEvents:
             found = find_named_on_source(self._context, view.namespace, self._stop)
             if found is not None and found.kind is Kind.VIEW:
                 raise
-            # `create_views` has saved the definition before the destination refused the view. If it stayed saved, a
-            # view that a user creates with this name later would count as the sync's own.
+            # `create_views` may have saved the definition before the destination refused the view. If it stayed saved,
+            # a view that a user later creates with the same name and definition would count as the sync's own.
             self._context.views.forget(name)
 
     def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:
@@ -342,7 +342,8 @@ class DefinitionEvents:
         """Return a collection's definition after the collMod `change`.
 
         If the command has changed an index so that it cannot be synced, use the source's current definition of that
-        index; if that cannot be synced either, raise OperationError.
+        index, or leave the index out if the source no longer has it. Raises OperationError if the current definition
+        cannot be synced either.
         """
         definition = modified(record.definition, change)
         if "index" not in change:
@@ -418,7 +419,7 @@ class DefinitionEvents:
         self._renames.adopt(event.collection, event.namespace.owner)
 
     def _shards(self, record: CollectionRecord, event: DefinitionEvent) -> bool:
-        """Shard a collection as the source did; return False if documents have equal values of a unique shard key.
+        """Shard a collection on the destination; return False if two documents there have the same unique shard key.
 
         The destination can hold such documents because they were read from the source at different times; a later event
         changes or deletes one of them.

@@ -1,7 +1,7 @@
 """Detects changed shard keys on a sharded source, and changes those of a sharded destination in the same way.
 
-Sharding a collection causes an event. Refining or replacing its key does not, on servers before 6.0.14, but is visible
-in their metadata. A refined key begins with the previous key, so queries with the previous key still find each
+Sharding a collection causes an event. Refining or replacing its key causes none on servers before 6.0.14, but is
+visible in their metadata. A refined key begins with the previous key, so queries with the previous key still find each
 document: it is enough to refine the key on the destination when a commit is requested. A collection whose key is
 replaced becomes another collection, with another UUID: `Recreated` copies it.
 
@@ -70,7 +70,7 @@ class ShardKeys:
     def refine(self, record: CollectionRecord, key: Document) -> None:
         """Refine the shard key of a collection on the destination, and save the new key.
 
-        `key` maps fields to directions. A no-op unless `key` begins with the saved key and has more fields.
+        `key` maps fields to 1 or "hashed". A no-op unless `key` begins with the saved key and has more fields.
         """
         shard_key = record.source_key
         assert shard_key
@@ -148,8 +148,8 @@ class ShardKeyWatch:
             moved = {each.database for each in suspects.values()}
             self._unmoved = {name: each for name, each in settled.items() if name not in moved}
             if suspects:
-                # Users may have dropped one of these collections and created it again. The events of these changes come
-                # before this no-op, so wait until they are applied.
+                # Users may have dropped one of these collections and created it again. Wait until the events of such
+                # changes are applied: they all come before the no-op that `append_note` writes to the oplog.
                 self._wait_until_past(append_note(self._context.source_client, stop), stop)
             found = [
                 each
@@ -192,7 +192,7 @@ class ShardKeyWatch:
         """Return UUID and name of each recorded collection whose name belongs to another collection on the source now.
 
         Unsharded collections are checked only in the databases `primaries`, and only if the primary shard of the
-        database may have changed since `run` has listed the database.
+        database may have changed since `run` last found no moved collection there.
         """
         records = tuple(self._context.registry)
         unsharded = {each.source_name.database for each in records if not each.source_key}
@@ -229,8 +229,8 @@ def replaced(
 
     `now` contains the current sharded collections of the source, by UUID. For a record with a shard key, the name is
     looked up there; for any other record, in `listed`, which maps names to UUIDs. A record whose name is not found is
-    left out. Either the recorded collection was resharded or moved, or a user dropped it and created another one, as
-    later events will show.
+    left out. A collection that is yielded was resharded or moved, or a user dropped it and created another one; in the
+    second case, later events say so.
     """
     sharded = {name: uuid for uuid, (name, _) in now.items()}
     for record in records:

@@ -1,9 +1,9 @@
 """Applies renames of the source's collections, and copies collections that a rename makes part of the sync.
 
 The collections are listed after the start of the stream, so a listed name may be the result of renames whose events
-come later. A rename from a name that the collection does not have in the registry is therefore ignored. The first
-rename that starts at the listed name, and all later ones, are followed. So once all events are applied, the collection
-has the same name on both clusters, apart from the renames of `namespaceRemap`.
+come later. A rename of a copied collection is therefore ignored if it starts at another name than the one in the
+registry. The first rename that starts at the listed name, and all later ones, are followed. So once all events are
+applied, the collection has the same name on both clusters, apart from the renames of `namespaceRemap`.
 """
 
 from __future__ import annotations
@@ -132,10 +132,10 @@ class Renames:
         ]
 
     def is_refused(self, definition: CollectionSpec) -> bool:
-        """Return whether a collection cannot have its name in `definition` on the destination (see `violations`).
+        """Return whether a collection cannot have its name on the destination (see `violations`).
 
-        Raises OperationError if it cannot have this name, but the source still has the collection under this name. So
-        if the result is True, later events drop or rename the collection.
+        Raises OperationError if it cannot have its name, but the source still has the collection under the name in
+        `definition`. So if the result is True, later events drop or rename the collection.
         """
         found = self.violations(definition)
         if found:
@@ -190,7 +190,7 @@ class Renames:
     def vacate(self, record: CollectionRecord) -> CollectionRecord:
         """Drop a collection on the destination, and save a temporary name in its record, which is kept and returned.
 
-        Another collection can then have the name at once.
+        Another collection can then have the former name at once.
         """
         name = record.definition.namespace
         self._catalog.drop(name)
@@ -272,7 +272,8 @@ class Renames:
             return
         record = self._registry.get(uuid)
         if record is not None and record.source_name != name:
-            # The earlier name may lead to another name, database or document filter on the destination.
+            # With the earlier name, the collection may have another name or database on the destination, or another
+            # document filter.
             self.drop(record)
             record = None
         if record is None:

@@ -1,1 +1,1 @@
-"""The objects that all phases of a sync use, such as the run context, the document writer and the write blocks."""
+"""The objects that the phases of a sync share, such as the run context, the document writer and the write blocks."""
