@@ -85,7 +85,7 @@ class Watch:
                 Exit.NOT_YET,
                 "TimedOut",
                 f"the awaited condition did not become true within {duration(self.timeout)}. Only this command "
-                "has ended: the daemon continues.",
+                "has ended: the watched process continues.",
             )
         Event().wait(left)
 
@@ -134,12 +134,10 @@ class Watch:
             self._silent_since = monotonic()
         seconds = monotonic() - self._silent_since
         if self._live is not None:
-            text = (
-                f"No answer from the daemon for {duration(seconds)}, retrying: {error.description}"
-            )
+            text = f"No answer for {duration(seconds)}, retrying: {error.description}"
             self._live.update(plain(text, "yellow"), refresh=True)
         elif begins and not self.tool.json:
-            self.tool.say(f"{_now()}  No answer from the daemon, retrying: {error.description}")
+            self.tool.say(f"{_now()}  No answer, retrying: {error.description}")
         self._step = None
 
 

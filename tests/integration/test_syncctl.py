@@ -199,7 +199,7 @@ def watch_across_a_restart(operator: Operator, daemon: Daemon) -> None:
         wait_for(lambda: "PAUSED" in output.read_text(), "watch shows the pause")
         daemon.kill()
         wait_for(
-            lambda: "No answer from the daemon, retrying" in output.read_text(),
+            lambda: "No answer, retrying" in output.read_text(),
             "watch shows the outage",
         )
         daemon.run()

@@ -533,7 +533,7 @@ def test_watch_gives_up_after_the_given_time(api: StubApi, run: Run) -> None:
     api.answer("progress", answer(COPYING))
     done = run("watch", "--timeout", "0")
     assert done.exit_code == Exit.NOT_YET
-    assert "the daemon continues." in done.stderr
+    assert "the watched process continues." in done.stderr
 
 
 def test_mismatches_are_listed(api: StubApi, run: Run) -> None:
