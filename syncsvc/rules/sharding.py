@@ -290,21 +290,28 @@ def carried(chunks: Sequence[tuple[Range, str]], shards: Sequence[str]) -> list[
 
     `chunks` are all chunks of a collection with their shards on the source, in the order of their ranges. `shards` are
     the shards of the destination. If the chunks are on as many shards of the source as the destination has, each shard
-    of the destination gets the ranges of one shard of the source; otherwise, the ranges are spread evenly. Neighbouring
-    ranges on one shard are joined. If there are more than 1,000 chunks, neighbouring ranges on different shards are
-    joined, too.
+    of the destination gets the ranges of one shard of the source. Otherwise, or if more than 1,000 ranges would result,
+    the chunks are joined to at most 1,000 ranges, which are assigned to the shards in rotation. In the result,
+    neighbouring ranges on one shard are joined.
     """
     owners = sorted({owner for _, owner in chunks})
     if len(owners) == len(shards):
         places = dict(zip(owners, shards))
-        placed = [(each, places[owner]) for each, owner in chunks]
-    else:
-        placed = [(each, shard) for (each, _), shard in zip(chunks, cycle(shards))]
-    step = -(-len(placed) // _MOST_CARRIED)
+        placed = _joined((each, places[owner]) for each, owner in chunks)
+        if len(placed) <= _MOST_CARRIED:
+            return placed
+    size = -(-len(chunks) // _MOST_CARRIED)
+    groups = [chunks[start : start + size] for start in range(0, len(chunks), size)]
+    ranges = [(group[0][0][0], group[-1][0][1]) for group in groups]
+    return _joined(zip(ranges, cycle(shards)))
+
+
+def _joined(placed: Iterable[Placement]) -> list[Placement]:
+    """Join neighbouring ranges on one shard. `placed` are neighbouring ranges in their order."""
     joined: list[Placement] = []
-    for number, (each, shard) in enumerate(placed):
-        if joined and (joined[-1][1] == shard or number % step):
-            joined[-1] = (joined[-1][0][0], each[1]), joined[-1][1]
+    for each, shard in placed:
+        if joined and joined[-1][1] == shard:
+            joined[-1] = (joined[-1][0][0], each[1]), shard
         else:
             joined.append((each, shard))
     return joined

@@ -5,6 +5,7 @@ Also tests the ranges of shard key values that are distributed over the shards o
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import bson
@@ -355,13 +356,35 @@ class TestCarried:
         assert [shard for _, shard in carried(self.CHUNKS, ["p", "q", "r"])] == ["p", "q", "r", "p"]
         assert carried(self.CHUNKS, ["p"]) == [(({"a": MinKey()}, {"a": MaxKey()}), "p")]
 
-    def test_thousands_of_chunks_are_joined_without_gaps(self) -> None:
-        bounds = [MinKey(), *range(2999), MaxKey()]
+    @pytest.mark.parametrize(
+        ("chunks", "owners", "shards"),
+        [(3000, 2, "pq"), (2000, 2, "pq"), (2000, 1, "pq"), (1500, 3, "pq"), (1500, 1, "pqrs")],
+    )
+    def test_thousands_of_chunks_are_joined_and_spread_evenly(
+        self, chunks: int, owners: int, shards: str
+    ) -> None:
+        bounds = [MinKey(), *range(chunks - 1), MaxKey()]
+        found = carried(
+            [
+                (({"a": low}, {"a": high}), f"s{number % owners}")
+                for number, (low, high) in enumerate(zip(bounds, bounds[1:]))
+            ],
+            shards,
+        )
+        ranges = [each for each, _ in found]
+        assert ranges[0][0] == {"a": MinKey()} and ranges[-1][1] == {"a": MaxKey()}
+        assert all(before[1] == after[0] for before, after in zip(ranges, ranges[1:]))
+        numbers = Counter(shard for _, shard in found)
+        assert 500 <= len(found) <= 1000 and set(numbers) == set(shards)
+        assert max(numbers.values()) - min(numbers.values()) <= 1
+
+    def test_thousands_of_chunks_that_can_be_joined_keep_their_shards(self) -> None:
+        bounds = [MinKey(), *range(1999), MaxKey()]
         chunks = [
-            (({"a": low}, {"a": high}), f"s{number % 2}")
+            (({"a": low}, {"a": high}), "x" if number < 1500 else "y")
             for number, (low, high) in enumerate(zip(bounds, bounds[1:]))
         ]
-        found = [each for each, _ in carried(chunks, ["p", "q"])]
-        assert len(found) == 1000
-        assert found[0][0] == {"a": MinKey()} and found[-1][1] == {"a": MaxKey()}
-        assert all(before[1] == after[0] for before, after in zip(found, found[1:]))
+        assert carried(chunks, ["p", "q"]) == [
+            (({"a": MinKey()}, {"a": 1499}), "p"),
+            (({"a": 1499}, {"a": MaxKey()}), "q"),
+        ]
