@@ -84,10 +84,15 @@ class NamespaceMap:
 
     def databases(self, database: str) -> set[str]:
         """Return the databases of the destination to which collections of this database of the source may be mapped."""
-        whole = self.to_destination(Namespace(database, "")).database
+        # Collections with other names are mapped with their database, whose name is that of the first element.
+        named = [
+            Namespace(database, ""),
+            *(here._replace(database=database) for here, _ in self._singles),
+        ]
         return {
-            whole,
-            *(there.database for here, there in self._singles if here.database == database),
+            self.to_destination(each).database
+            for each in named
+            if not each.collection or not self.is_taken(each)
         }
 
     def renames_within(self, database: str) -> bool:

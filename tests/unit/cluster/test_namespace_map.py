@@ -143,8 +143,16 @@ def test_a_namespace_that_can_be_synced_reversibly_can_be_synced_back(
         # not be rewritten when it is synced back, either.
         if not names.renames_within(name.database):
             assert not names.inverse.renames_within(there.database)
-        assert there.database in names.databases(name.database)
         assert name.database in names.inverse.databases(there.database)
+
+
+@given(ENTRIES, NAMES)
+def test_a_namespace_that_can_be_synced_is_in_one_of_the_databases_of_its_database(
+    entries: dict[Namespace, Namespace], name: Namespace
+) -> None:
+    names = NamespaceMap(entries)
+    if not names.is_taken(name):
+        assert names.to_destination(name).database in names.databases(name.database)
 
 
 @given(ENTRIES, NAMES)
@@ -240,6 +248,8 @@ def test_databases_that_a_reversed_sync_could_not_create_are_named() -> None:
         ({"d": "e", "d.a": "f.a"}, "d", {"e", "f"}),
         ({"d.a": "f.a"}, "d", {"d", "f"}),
         ({"d.a": "f.a"}, "f", {"f"}),
+        # f.a is free, because d.a is renamed to g.a.
+        ({"d": "f", "d.a": "g.a"}, "f", {"d", "f"}),
     ],
 )
 def test_the_databases_that_hold_collections_of_a_database(
