@@ -282,8 +282,8 @@ class Service:
     def repair(self, sender: Sender) -> None:
         """Request a repair of the differences that the verification has found, without waiting for the repair.
 
-        If the sync failed because its verification failed, its state becomes RUNNING again. On a follower, that is the only
-        effect. Raises OperationError.
+        If the sync failed because its verification failed, its state becomes RUNNING again. On a follower, that is the
+        only effect. Raises OperationError.
         """
         # The whole command has no time limit, because it may wait for the run to stop, and prepare an engine.
         with self.gate.command(Trigger.REPAIR), impatient(PATIENCE):
