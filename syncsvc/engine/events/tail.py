@@ -250,7 +250,7 @@ class Tail:
         if listing is None or listing is self._applied:
             return
         self._awaited = listing
-        # The destination must not get changes that are newer than the commit time. If there are any, the commit fails.
+        # Once the commit time is saved, changed definitions are no longer applied: they make the commit fail.
         if not read_until.is_past(listing.time) or self._context.run.record.commit_time is not None:
             return
         self._frontier.wait_drained(self._stop)
