@@ -1,7 +1,7 @@
 """The commands of the API. A `Runner` executes the sync itself.
 
-A command is checked, saved, shown to queries and answered, in this order, so that a crash cannot lose an answered
-command.
+A command that changes the sync is checked, saved, shown to queries and answered, in this order, so that a crash cannot
+lose an answered command.
 
 The conditions that most commands share are in `syncsvc.gate`. Most queries are in `syncsvc.queries` (if they contact no
 cluster) or in `syncsvc.cluster_queries`.
@@ -128,7 +128,7 @@ class Service:
     def connect(self, clusters: Mapping[str, Cluster]) -> None:
         """Use these clusters, and start the threads that report progress, apply speed limits and update dashboards.
 
-        Commands still wait: they are accepted after `initialize`.
+        Except for `change_limits`, commands are accepted only after `initialize`.
         """
         self._run.use(clusters)
         self._process.spawn(
@@ -146,9 +146,10 @@ class Service:
         self._process.spawn("dashboards", partial(self._dashboards.run, self._stop))
 
     def find_run(self, clusters: Mapping[str, Cluster]) -> RunRecord | None:
-        """Return the saved run of this instance; None if no cluster has a saved run.
+        """Return the saved run of this instance; None if no cluster has one.
 
-        Raises OperationError if the run syncs other clusters or cannot be read, and the driver's errors.
+        Raises OperationError if not exactly one saved run matches the clusters, or if a run cannot be read. Also raises
+        the driver's errors.
         """
         return find_run(clusters, self.instance, self._process.database)
 
@@ -159,9 +160,9 @@ class Service:
     def initialize(self, saved: RunRecord | None, term: TaskGroup | None = None) -> None:
         """Continue the run `saved` (None: there is no run), and accept commands from then on.
 
-        If the start of the run was never accepted, the run is deleted instead (see `Starts.take_over`), and the state
-        becomes IDLE. All threads of the run belong to the task group `term`, or to the process if `term` is None.
-        Raises OperationError Superseded if another process took the run over, and the driver's errors.
+        If the run is deleted instead (see `Starts.take_over`), the state becomes IDLE. All threads of the run belong to
+        the task group `term`, or to the process if `term` is None. Raises OperationError, for example Superseded if
+        another process took the run over, and the driver's errors.
         """
         if term is not None:
             self._run.use_term(term)
@@ -180,9 +181,9 @@ class Service:
     def is_superseded(self) -> bool:
         """Return whether another process has saved or taken over the run of this instance. Raises the driver's errors.
 
-        Return False while this process is being initialized or runs a command. Also return False if no run is saved,
-        because a reset may just have ended. If the saved run belongs to a start that failed in this process, delete the
-        run, and return False.
+        Call this only with `--standby`, because it reads the run on the cluster `HOME`. Return False while this process
+        is being initialized or runs a command. Also return False if no run is saved, because a reset may just have
+        ended. If the saved run belongs to a start that failed in this process, delete the run, and return False.
         """
         runner = self._run.runner
         if self.state is State.INITIALIZING:
@@ -216,8 +217,8 @@ class Service:
     def start(self, options: StartOptions, sender: Sender) -> None:
         """Check the clusters and the options, save a new run, and begin it. Raises OperationError with all violations.
 
-        This is a no-op if this process continues a saved run with the same options, unless the run is paused, failed,
-        being reset, or reversed.
+        This is a no-op if this process continues a saved run with the same options, unless the run is paused, failed or
+        being reset, or syncs in the other direction.
         """
         with self.gate.command(Trigger.START), impatient(PATIENCE):
             self._refuse_other_home(options)
@@ -281,7 +282,8 @@ class Service:
     def repair(self, sender: Sender) -> None:
         """Request a repair of the differences that the verification has found, without waiting for the repair.
 
-        If the sync failed because its verification failed, its state becomes RUNNING again. Raises OperationError.
+        If the sync failed because its verification failed, its state becomes RUNNING again. On a follower, that is the
+        only effect. Raises OperationError.
         """
         # The whole command has no time limit, because it may wait for the run to stop, and prepare an engine.
         with self.gate.command(Trigger.REPAIR), impatient(PATIENCE):
@@ -304,7 +306,7 @@ class Service:
             self._run.runner_for(Trigger.COMMIT).commit(_command("commit", sender))
 
     def reverse(self, sender: Sender) -> None:
-        """Reverse a committed sync: its destination becomes the source. Raises OperationError."""
+        """Begin to reverse a committed sync: its destination becomes the source. Raises OperationError."""
         # The whole command has no time limit, because it reads the change streams of both clusters.
         with self.gate.command(Trigger.REVERSE), impatient(PATIENCE):
             self._run.runner_for(Trigger.REVERSE).reverse(_command("reverse", sender))
@@ -312,8 +314,7 @@ class Service:
     def reset(self, confirm: str, sender: Sender) -> None:
         """Reset the sync: save the state RESETTING, and start a thread that runs the reset (`syncsvc.engine.reset`).
 
-        This is a no-op if a reset has already begun. `confirm` must be the name of the sync's destination. Raises
-        OperationError.
+        This is a no-op while a reset runs. `confirm` must be the name of the sync's destination. Raises OperationError.
         """
         with self.gate.command(Trigger.RESET), answered_soon():
             self._run.runner_to_reset(confirm).reset(_command("reset", sender))
@@ -429,7 +430,7 @@ class Service:
         return next((each for each in State if each.value == saved), self._run.idle_state)
 
     def _refuse_other_home(self, options: StartOptions) -> None:
-        """Raise OperationError InvalidRequest on a daemon with `--standby` if the destination is not cluster `HOME`."""
+        """Raise OperationError InvalidRequest if the destination is cluster0 and this is a daemon with `--standby`."""
         if self.gate.standing is not None and options.destination == CLUSTERS[0]:
             raise OperationError(
                 INVALID_REQUEST,
@@ -450,7 +451,8 @@ class Service:
         """Return whether a start with these options is a no-op, because this process continues the same sync.
 
         A script may send its start again after a restart of the process. So return True if this process continues a
-        saved run with the same options, unless the run is paused, failed, being reset, or reversed.
+        saved run with the same options, unless the run is paused, failed or being reset, or syncs in the other
+        direction.
         """
         runner = self._run.runner
         if not self._run.is_recovered or runner is None:

@@ -37,7 +37,7 @@ class Told:
 def news(
     told: Told, progress: CheckProgress, waits: tuple[LongWait, ...], now: float
 ) -> tuple[Told, list[Notice]]:
-    """Return the `Told` to pass to the next call, and the notices to send now: one for each change since `told`.
+    """Return the `Told` to pass to the next call, and the notices to send now, which tell what changed since `told`.
 
     `now` is in UNIX seconds. If the check ended before this process began, its verdict is sent again, because the
     earlier process may have been killed before it could deliver the verdict.
@@ -91,7 +91,7 @@ class Notifier:
         self._told = Told()
 
     def watch(self, waits: tuple[LongWait, ...]) -> None:
-        """Post a notice of each change since the last call. `waits` are the long waits of the process."""
+        """Post notices of what has changed since the last call. `waits` are the long waits of the process."""
         self._told, notices = news(self._told, self._take(), waits, time())
         for each in notices:
             self._webhook.post(each.event, each.at, **each.fields)

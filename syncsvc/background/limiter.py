@@ -2,7 +2,8 @@
 
 The rates are totals for the sync, and each of several instances obeys an equal share; the limit of threads applies to
 each instance. The pace also depends on the time of day (`syncsvc.limits`), on the load of the clusters
-(`figures.overload`), and on how long the oplog and the event spool still keep the change events (`figures.headroom`).
+(`figures.overload`), and on how long the oplog still keeps the change events or how full the event spool is
+(`figures.headroom`).
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ _WORK = {Phase.COPYING: Limit.COPY_BYTES, Phase.APPLYING: Limit.EVENTS}
 _HARMLESS = {Limit.COPY_BYTES: 100_000, Limit.EVENTS: 100}
 _SUSPENDED = (
     "The limit of change events per second is suspended: {}. With the limit, the sync could fail. The limit applies "
-    "again when this danger has passed. If the change events overload a cluster before that, enlarge the oplog of the "
-    "source (replSetResizeOplog), or write less to the source."
+    "again when this danger has passed. If the change events overload a cluster before that, write less to the source, "
+    "or enlarge what is named here: the oplog of the source (replSetResizeOplog), or the event spool (restart the "
+    "process with a larger --eventSpoolMB)."
 )
 
 
@@ -80,8 +82,8 @@ class Limiter:
         self._limits = Limits()
         # The changes that are not saved yet.
         self._unsaved: dict[str, Any] = {}
-        # The limits before a reset, which dropped the saved ones. The next sync saves them again, unless another
-        # instance has saved limits first.
+        # The limits before a reset, which dropped the saved ones. They are saved again as soon as `home` returns a
+        # store, unless another instance has saved limits first.
         self._kept: dict[str, Any] = {}
         # The newest measurements by "source" and "destination", and the ceiling of the current work. Neither mapping is
         # ever changed: a new one replaces it.
@@ -105,7 +107,7 @@ class Limiter:
         return not self._unsaved and not self._kept
 
     def change(self, changes: Document) -> None:
-        """Change some limits: save them if the cluster that holds them is known, then apply them at once.
+        """Change some limits: save them if `home` returns a store, otherwise later; then apply them at once.
 
         `changes` has the form of the body of `PATCH /api/v1/limits`. Raises OperationError and the driver's errors.
         """
@@ -142,8 +144,8 @@ class Limiter:
     def forget_home(self) -> None:
         """Keep the current limits in memory, because a reset has dropped the saved ones. No-op if no limit is set.
 
-        The next sync saves them again, unless another instance has saved its limits first: a user may have changed the
-        limits of that instance since the reset.
+        They are saved again as soon as `home` returns a store, unless another instance has saved its limits first: a
+        user may have changed the limits of that instance since the reset.
         """
         with self._changing:
             if self._limits != Limits():
@@ -231,7 +233,7 @@ class Limiter:
             for limit, ceiling in self._ceilings.items():
                 if ceiling.rate is not None and ceiling.rate < shares.get(limit, math.inf):
                     shares[limit] = int(ceiling.rate)
-                    reasons[limit] = f"auto: {self._overload}."
+                    reasons[limit] = f"auto: {self._overload} (at the last overload)."
             self._suspend(sync, shares)
             self._pace.set_rates(shares)
             waited = self._pace.waited

@@ -31,7 +31,7 @@ class CollectionFigures:
     def documents_per_second(self, now: float) -> float | None:
         """Return the average number of documents copied per second; None if this process has not copied the collection.
 
-        `now` is in seconds of the monotonic clock.
+        The average is over the time from `began` to `now`, in seconds of the monotonic clock.
         """
         return self._rate(self.documents, now)
 

@@ -133,9 +133,9 @@ def _number(cursor: str | None, prefix: str) -> int | None:
 class History:
     """The chart series of one process. Only one thread may record samples; any thread may read points.
 
-    `last_clean` is the last time at which the verification had compared everything and no difference was left, in UNIX
-    seconds; None if there is no verification, or if this process has not seen such a time yet. `step` is the interval
-    between the points of the first series, in seconds.
+    `last_clean` is the last time at which the verification had completed its first pass and knew of no difference, in
+    UNIX seconds; None if there is no verification, or if this process has not seen such a time yet. `step` is the
+    interval between the points of the first series, in seconds.
     """
 
     RANGES = ("15m", "6h", "all")

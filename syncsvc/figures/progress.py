@@ -122,7 +122,7 @@ class StateChange:
 class ProgressSnapshot:
     """The engine's figures at one moment. A value that is unknown is None; times are in seconds."""
 
-    # The estimated size of all collections to copy; None until they are listed.
+    # The estimated size of all collections to copy; the copied size once all are copied; None until they are listed.
     total_bytes: int | None = None
     copied_bytes: int = 0
     copied_documents: int = 0
@@ -136,9 +136,9 @@ class ProgressSnapshot:
     events_applied: int = 0
     # Applied DDL events, and applied changes of definitions for which a source before MongoDB 6.0 sends no event.
     definitions_applied: int = 0
-    # Writes and deletes of documents to apply change events; one can combine several events.
+    # Writes and deletes of documents to apply change events and repairs; one can combine several events.
     documents_written: int = 0
-    # Documents that were read again from the source, because their change events were not enough.
+    # Documents that were read again from the source, for repairs or because their change events were not enough.
     documents_refetched: int = 0
     # The last measured lag, and until when it counts (monotonic clock).
     lag_seconds: int | None = None
@@ -239,7 +239,7 @@ class Progress:
         )
 
     def clear(self) -> None:
-        """Forget the figures and warnings of a sync that is over.
+        """Forget the figures and warnings of a sync that this process no longer runs.
 
         Keep the long waits of threads, the pings, the throttling, the states and the stopwatch: they belong to the
         process.
@@ -275,7 +275,7 @@ class Progress:
     def warn(self, kind: WarningKind, text: str) -> None:
         """Begin a warning and log it, or replace the text of the active warning of this kind.
 
-        The warning lasts until `end_warning` is called.
+        The warning lasts until `end_warning` or `clear` is called.
         """
         with self._lock:
             warnings = self._snapshot.warnings
@@ -307,14 +307,14 @@ class Progress:
     def begun(self) -> Mapping[str, str]:
         """Return the texts of the warnings and long waits that `forget_begun` has not removed yet, by name.
 
-        Unlike the snapshot, the result includes ended warnings and waits. The caller saves the result, and then calls
-        `forget_begun` with it.
+        Unlike the snapshot, the result includes ended warnings and waits. The caller saves or discards the result, and
+        then calls `forget_begun` with it.
         """
         with self._lock:
             return dict(self._begun)
 
     def forget_begun(self, saved: Mapping[str, str]) -> None:
-        """Forget the warnings and waits in `saved`, which an earlier call of `begun` returned and which are saved now.
+        """Forget the warnings and waits in `saved`, which an earlier call of `begun` returned.
 
         `saved` maps names to texts. A warning or wait whose text has changed since that call is kept.
         """

@@ -40,8 +40,8 @@ class Judgement:
     """The violations, warnings and estimates of a start, as far as they are known.
 
     A start is accepted if it has no violations. `instances` are the IDs of all instances that run the sync together;
-    empty if there is only one. If other instances have begun the sync, `warnings`, `missing` and `principals` are not
-    determined, and have their defaults.
+    empty if there is only one. If other instances have begun the sync, `warnings`, `missing` and `principals` have
+    their defaults. If the clusters were not queried, or a query failed, only `violations` are known.
     """
 
     violations: tuple[Violation, ...]
@@ -52,7 +52,7 @@ class Judgement:
     missing: tuple[tuple[str, Feature], ...] = ()
     # The comparison of the users and roles of both clusters; None if none are to be copied, or if it is unknown.
     principals: Comparison | None = None
-    # The judged clusters, by name, with the facts that the judgement is based on; empty if they could not be read.
+    # The judged clusters, by name, with the facts that the judgement is based on; empty if only `violations` are known.
     clusters: Mapping[str, Cluster] = field(default_factory=dict)
 
 
@@ -69,7 +69,8 @@ def judge(
 
     `database` is the name of the metadata database. `memory_needed` is the memory that this process may need if the
     sync is verified, `spool_limit` is the size limit of each instance's event spool; both are in bytes. An error of a
-    cluster becomes a violation. Raises `Cancelled` when stopped.
+    cluster becomes a violation if it has a name (`failures.named_kind`); the driver's other errors are raised. Raises
+    `Cancelled` when stopped.
     """
     nameless = tuple(name_violations(options, clusters))
     if nameless:

@@ -1,7 +1,7 @@
 """Makes the documents that dashboards for mongosync read in the metadata database.
 
-This service writes these documents and never reads them. The names and values of their fields are those of mongosync.
-Dashboards also read the collection `partitions`, which `syncsvc.saved.partitions` writes.
+This service writes these documents and never reads them. The fields that dashboards read have the names and values of
+mongosync. Dashboards also read the collection `partitions`, which `syncsvc.saved.partitions` writes.
 """
 
 from __future__ import annotations

@@ -53,10 +53,7 @@ def lines(before: Sync, now: Sync, durations: Mapping[Operation, Durations]) -> 
 
 
 def _increase(before: int, now: int) -> int:
-    """Return the increase of a counter.
-
-    After a reset of the sync, which sets the counter to 0, return its value `now`.
-    """
+    """Return the increase of a counter; if it has shrunk, it was set to 0 in between, so return its value `now`."""
     return now - before if now >= before else now
 
 

@@ -1,6 +1,6 @@
-"""Words the warnings about time-series measurements that no query of the source shows.
+"""Composes the warning about time-series measurements that no query of the source shows.
 
-The servers' fault behind them is described at `verifier.cluster.inventory.hidden_time_series`.
+The fault of the servers behind it is described at `verifier.cluster.inventory.hidden_time_series`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Finds names that a sync needs, but that other collections or views on the destination have.
 
-Also creates the errors that report these names. The functions here have no side effects.
+Also creates the errors that report these names, or a collection that users have replaced. The functions here have no
+side effects.
 """
 
 from __future__ import annotations

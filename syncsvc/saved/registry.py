@@ -54,7 +54,7 @@ class CollectionRecord:
     source_name: Namespace
     # The shard key on the source, with the fields `key` and `unique`; None if the collection is not sharded there.
     source_key: Document | None = None
-    # Bytes and documents to copy, as estimated when the collections were listed.
+    # Bytes and documents to copy, as estimated before the copy.
     total: int = 0
     total_documents: int = 0
     # Bytes and documents copied so far.
@@ -187,7 +187,7 @@ class Registry:
 
     The registry changes during the whole sync: for example, the copy and DDL events change it. Every change is saved
     before it is visible. `reversals` is the number of reversals so far: each direction has its own registry. Every
-    method that saves raises the driver's errors.
+    method that loads, saves or deletes records raises the errors of `Rows`.
     """
 
     def __init__(

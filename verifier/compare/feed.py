@@ -99,7 +99,7 @@ class Feed:
                 noted.events += 1
 
     def defined(self, event: DefinitionEvent) -> None:
-        """Record a DDL event if it creates, drops, renames, shards or reshards a user collection. Ignore others."""
+        """Record a DDL event that creates, drops, renames, shards or reshards a user namespace; ignore other events."""
         if event.operation in OF_WHOLE_COLLECTIONS:
             self.replaced(filter(is_user_namespace, event.owners))
 

@@ -40,8 +40,8 @@ class Operation:
     `method` is in lower case. `body` and `parameters` are the schemas that load the request. `answer` is the schema of
     an answer with status 200, or None if the answer is text. If `content` is LINES, each line has the schema `answer`
     or `other`; after an error, the last line has the schema ErrorAnswer. With `page`, the answer can be HTML, too.
-    `errors` are the errors of this operation, in addition to those that any request can cause. A `public` operation
-    needs no token.
+    `errors` are the errors of this operation, in addition to the general ones, which `all_errors` adds. A `public`
+    operation needs no token.
     """
 
     method: str
@@ -140,7 +140,7 @@ class _DescriptionAnswer(Schema):
 
 
 def always(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
-    """Return a field that every answer contains, and that is never null.
+    """Return a field that is always present, and never null.
 
     `kind` is the class of the field, and `meaning` its description. `of` and `options` are passed to the class.
     """
@@ -149,7 +149,7 @@ def always(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any
 
 
 def nullable(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
-    """Return a field that every answer contains, and that is null if its value is unknown or does not apply.
+    """Return a field that is always present, and null if its value is unknown or does not apply.
 
     The parameters have the same meaning as in `always`.
     """
@@ -157,7 +157,7 @@ def nullable(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: A
 
 
 def sometimes(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
-    """Return a field that an answer omits if the field does not apply.
+    """Return a field that is absent if it does not apply.
 
     The parameters have the same meaning as in `always`, but `options` must not contain `metadata`. The field is never
     null, unless the option `allow_none` is given.

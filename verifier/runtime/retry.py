@@ -1,4 +1,4 @@
-"""Retries idempotent calls after temporary failures. Code that calls a cluster must use `retry`, not its own loop."""
+"""Retries idempotent calls after temporary failures. Code that retries a call to a cluster must use `retry`."""
 
 from __future__ import annotations
 
@@ -66,10 +66,11 @@ Classifier = Callable[[BaseException], Temporary | None]
 
 @contextmanager
 def impatient(seconds: float, in_total: float = FOREVER) -> Iterator[None]:
-    """Limit the retries of this thread in the block, because a caller waits for an answer.
+    """Limit the retries in the block, because a caller waits for an answer.
 
     Each call is retried for at most `seconds` after its first failure, and never later than `in_total` seconds after
-    the beginning of the block. The limits of enclosing blocks apply as well.
+    the beginning of the block, unless a failure is to be retried at once (see `Temporary`). The limits of enclosing
+    blocks apply as well. They also apply to threads that inherit the context variables, such as those of `for_each`.
     """
     outer = _patience.get()
     end = min(outer.end, monotonic() + in_total)

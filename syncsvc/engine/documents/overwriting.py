@@ -1,7 +1,7 @@
 """Overwrites documents of the destination with whole documents from the copy, change events or a second read.
 
-In a sharded collection, no single statement can overwrite a document: a router refuses an upsert without the whole
-shard key, and a replacement whose shard key belongs to another shard matches nothing and reports no error. So an
+In a sharded collection, no single statement can overwrite a document: a router may refuse an upsert without the
+whole shard key, and a replacement whose shard key belongs to another shard matches nothing and reports no error. So an
 existing document is deleted on every shard before the new one is inserted.
 """
 
@@ -94,7 +94,8 @@ def _grow(
     """Write documents that are too large for one statement, each with two statements; stop at the first refused one.
 
     Return the documents from the refused one on, and its error; both are empty if all documents are written. If the
-    process ends between the two statements, the document has only its `_id` until it is written again.
+    process ends between the two statements, or the second one is refused, the document has only its `_id` until it is
+    written again.
     """
     for number, each in enumerate(documents):
         for statement in growing_statements(each):
@@ -158,7 +159,8 @@ def insert_missing(
 def clear(context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]) -> None:
     """Delete the documents whose `_id` is that of one of the outcomes, on all shards.
 
-    Everything else in the outcomes is ignored. Raises OperationError EventNotApplicable, and the driver's errors.
+    Everything else in the outcomes is ignored. Raises OperationError EventNotApplicable, DestinationNamespaceExists if
+    the collection proves to be foreign, and the driver's errors.
     """
     if not outcomes:
         return

@@ -51,10 +51,10 @@ class Tail:
     """Passes data events to `lanes`, and DDL events to the barrier. One thread calls `read`, and another one `run`.
 
     `frontier` records the position up to which the lanes have applied all events. `feed` is notified of the changed
-    documents and of DDL events. `save_position` saves the applied position before each DDL event. `resharded` returns
-    the UUIDs of collections to copy again, which the source has resharded or moved without an event. `listing` returns
-    the collections of a source before 6.0 whose changed definitions must be applied (see `Listing`); None if there are
-    none.
+    documents and of DDL events. `save_position` saves the position up to which all events are applied. `resharded`
+    returns the old UUIDs of collections that the source has resharded or moved without an event; those that the
+    registry still contains are copied again. `listing` returns the collections of a source before 6.0 that are new or
+    whose definitions have changed (see `Listing`); None if there are none.
     """
 
     def __init__(
@@ -238,18 +238,19 @@ class Tail:
                 self._feed.replaced([record.source_name])
 
     def _apply_listing(self, read_until: Position) -> None:
-        """Make the destination's collections equal to those in the newest listing; a no-op if this is already done.
+        """Apply the listing that waits or, if none waits, the newest one; a no-op if this is already done.
 
-        Only a source before 6.0 has listings: they contain the collections whose definitions have changed. Does nothing
-        yet if `read_until`, the position up to which all events are read, is not past the time of the listing. A later
-        call then applies this listing, even if a newer one exists: each newer one could be too new again. Does nothing
-        if a commit time is saved.
+        Only a source before 6.0 has listings: they contain the collections that are new or whose definitions have
+        changed. To apply a listing is to make the destination's collections equal to those in it. Does nothing yet if
+        `read_until`, the position up to which all events are read, is not past the time of the listing. A later call
+        then applies this listing, even if a newer one exists: each newer one could be too new again. Does nothing if a
+        commit time is saved.
         """
         listing = self._awaited or self._listing()
         if listing is None or listing is self._applied:
             return
         self._awaited = listing
-        # The destination must not get changes that are newer than the commit time. If there are any, the commit fails.
+        # Once the commit time is saved, changed definitions are no longer applied: they make the commit fail.
         if not read_until.is_past(listing.time) or self._context.run.record.commit_time is not None:
             return
         self._frontier.wait_drained(self._stop)
@@ -261,7 +262,7 @@ class Tail:
     def _try_withheld(self, read_until: Position) -> None:
         """Build the withheld indexes once all events from the time of the copy are applied; a no-op if already tried.
 
-        From then on, the destination passes only through states of the source. `read_until` is the position up to which
+        Before that, documents can be in states that the source never had. `read_until` is the position up to which
         all events are read. If several instances share the sync, other instances may not have applied their events yet:
         then, and once a commit time is saved, the commit builds these indexes.
         """
