@@ -127,8 +127,9 @@ class _Attempts:
             return False
         if self._reason.at_once:
             # The next attempt is another request, not a wait for a better moment.
+            self._since = now
             return True
-        if before is None or before.expected is not self._reason.expected:
+        if before is None or before.at_once or before.expected is not self._reason.expected:
             # A slow answer has been awaited since its attempt began. A failure is new, however slow the call was.
             self._since = self._attempted if self._reason.expected else now
         patience = _patience.get()

@@ -162,6 +162,24 @@ def test_a_different_attempt_is_made_without_a_pause() -> None:
 
 
 @pytest.mark.usefixtures("short_pauses")
+def test_the_patience_begins_after_the_attempts_made_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waits, "LONG", 0.0)
+    shown: list[waits.LongWait] = []
+
+    class Watching(StopToken):
+        def sleep(self, seconds: float) -> None:
+            shown.extend(waits.long_waits())
+
+    def classified(error: BaseException) -> Temporary:
+        return Temporary("failed", "Wait.", patience=5.0, at_once=str(error) == "a")
+
+    assert retry(fails(Outage("a"), Outage("b")), classified, Watching()) == "done"
+    assert len(shown) == 2 and all(each.seconds < 5 for each in shown)
+
+
+@pytest.mark.usefixtures("short_pauses")
 def test_attempts_are_logged_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         retry(fails(*(Outage(str(n)) for n in range(1, 18))), forever, StopToken())
