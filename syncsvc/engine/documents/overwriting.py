@@ -146,14 +146,25 @@ def insert_missing(
         clear(context, namespace, clashes)
         more, clashes = _insert(context, namespace, clashes)
         refused += more
-    while clashes:
-        _await_orphan(context, namespace, clashes[0], stop)
-        clear(context, namespace, clashes)
-        more, clashes = _insert(context, namespace, clashes)
-        refused += more
-        if not clashes:
-            context.progress.end_warning(WarningKind.ORPHAN_AWAITED)
+    if clashes:
+        refused += _insert_after_orphans(context, namespace, clashes, stop)
     return refused + _set_right(context, namespace, documents)
+
+
+def _insert_after_orphans(
+    context: RunContext, namespace: Namespace, clashes: list[Outcome], stop: StopToken
+) -> list[Refusal]:
+    """Insert documents once no orphaned documents have their `_id`; return the refused ones with their errors."""
+    refused: list[Refusal] = []
+    try:
+        while clashes:
+            _await_orphan(context, namespace, clashes[0], stop)
+            clear(context, namespace, clashes)
+            more, clashes = _insert(context, namespace, clashes)
+            refused += more
+    finally:
+        context.progress.end_warning(WarningKind.ORPHAN_AWAITED)
+    return refused
 
 
 def clear(context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]) -> None:
