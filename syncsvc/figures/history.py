@@ -109,7 +109,7 @@ class _Series:
         """Return the points after the cursor `since`.
 
         Return all points if `since` is None, too old, or not a cursor of this series.
-        `identity` is the random ID with which the cursors of this process begin.
+        `identity`, with which the cursors begin, names the process and the series.
         """
         prefix = f"{identity}.{self.step:g}."
         cursor = f"{prefix}{self._added}"
@@ -173,7 +173,7 @@ class History:
         Return all points if `since` is None, too old, or not a cursor of this series.
         """
         with self._lock:
-            return self._series[name].points(self._identity, since)
+            return self._series[name].points(f"{self._identity}.{name}", since)
 
     def averages(self) -> tuple[Row, Row]:
         """Return the figures of the last minute, and those of the last 15 minutes.

@@ -91,6 +91,15 @@ def test_a_cursor_of_something_else_gets_everything() -> None:
         assert points.restart and points.rows == history.points("15m").rows
 
 
+def test_a_cursor_of_another_series_gets_everything() -> None:
+    """In the first hours, the series "6h" and "all" have the same step, and as many points."""
+    history = History(5.0)
+    for minute in range(10):
+        history.record(sample(60.0 * minute))
+    points = history.points("all", history.points("6h").cursor)
+    assert points.restart and points.rows == history.points("all").rows != ()
+
+
 def test_a_cursor_that_is_too_old_gets_everything() -> None:
     history = recorded(10)
     cursor = history.points("15m").cursor
