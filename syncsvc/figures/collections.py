@@ -87,13 +87,9 @@ class Collections:
         self._set(uuid, indexing=False, indexed=True)
 
     def forget(self, uuid: bytes) -> None:
-        """Remove the figures of a dropped collection, unless this process has copied documents of the collection.
-
-        Such documents still count in the totals of this process.
-        """
+        """Remove the figures of a dropped collection."""
         with self._lock:
-            if not self._figures.get(uuid, _NOTHING).documents:
-                self._figures.pop(uuid, None)
+            self._figures.pop(uuid, None)
 
     def _set(self, uuid: bytes, **fields: bool) -> None:
         with self._lock:

@@ -129,6 +129,8 @@ class ProgressSnapshot:
     # What all instances have copied. None if the sync has only this instance, after a reversal, and in a follower also
     # during the copy.
     copied_in_all: CopiedAmount | None = None
+    # Documents that this process has copied, counted again in each repeated copy.
+    documents_copied: int = 0
     # Documents that the copy read, but did not insert, because the destination already had them.
     documents_copied_again: int = 0
     # Change events of documents.

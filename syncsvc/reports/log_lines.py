@@ -94,12 +94,11 @@ def _writes(now: Sync) -> Line:
     Events and documents of earlier processes of the sync are not included.
     """
     snapshot = now.snapshot
-    copied = sum(each.documents for each in now.figures.values())
     return Line(
         "Write Stats to Source and Destination Clusters.",
         {
             "EstimatedNumWritesOnSourceCluster": snapshot.events_read,
-            "NumWritesOnDestinationCluster": copied + snapshot.documents_written,
+            "NumWritesOnDestinationCluster": snapshot.documents_copied + snapshot.documents_written,
         },
     )
 

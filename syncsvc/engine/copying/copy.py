@@ -155,7 +155,7 @@ class Copier:
             with pace.working(stop), progress.stopwatch.timing(Operation.COPY_WRITE):
                 self._insert(record, block)
         self._context.observe(Point.BATCH_WRITTEN, str(record.namespace))
-        progress.add(copied_documents=block.count, copied_bytes=size)
+        progress.add(copied_documents=block.count, copied_bytes=size, documents_copied=block.count)
         progress.collections.copied(record.uuid, block.count, size)
 
     def _insert(self, record: CollectionRecord, block: Block) -> None:

@@ -37,11 +37,10 @@ def test_copied_amounts_count_from_the_start_of_reading() -> None:
     assert again.began is not None and again.began >= first.began
 
 
-def test_a_dropped_collection_is_forgotten_unless_documents_were_copied() -> None:
+def test_a_dropped_collection_is_forgotten() -> None:
     collections = Collections()
     collections.applied({A: 2, B: 1})
-    collections.copied(B, 1, 100)
-    for uuid in (A, B, b"unknown"):
+    for uuid in (A, b"unknown"):
         collections.forget(uuid)
     assert set(collections.figures) == {B}
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from syncsvc.figures.collections import CollectionFigures
 from syncsvc.figures.durations import Durations, Operation
 from syncsvc.figures.progress import Ping, ProgressSnapshot
 from syncsvc.reports.log_lines import Line, lines
@@ -105,8 +104,8 @@ def test_the_durations_of_calls() -> None:
 
 
 def test_the_numbers_of_writes() -> None:
-    figures = {b"a": CollectionFigures(documents=7), b"b": CollectionFigures(documents=3)}
-    line = told(running(Phase.APPLYING, figures=figures))[EVERY[2]]
+    snapshot = replace(SNAPSHOT, documents_copied=10)
+    line = told(running(Phase.APPLYING, snapshot))[EVERY[2]]
     assert line.fields == {
         "EstimatedNumWritesOnSourceCluster": 90,
         "NumWritesOnDestinationCluster": 60,
