@@ -91,6 +91,7 @@ def watch_balancers(
     """Check the balancers every `interval` seconds until stopped, and warn while one of them is on.
 
     Skips the phases in which the sync stops the balancers itself. Returns immediately if neither cluster is sharded.
+    Raises the errors of `Balancer.is_on`.
     """
     stopped = [each for each in balancers if each.sharded]
     try:
