@@ -133,8 +133,8 @@ METADATA_LEFT_OVER = ErrorKind(
     "MetadataLeftOver",
     409,
     "The destination holds the metadata of another sync, or of other instances that this instance cannot join.",
-    "Nothing was changed. If another instance of this sync has failed, resume it (POST /api/v1/resume). If the metadata "
-    "belongs to another sync that is committed, drop its metadata database on the destination. Otherwise, let that "
+    "Nothing was changed. If another instance of this sync has failed, resume it (POST /api/v1/resume). If another "
+    "sync has left the metadata and is committed, drop its metadata database on the destination. Otherwise, let that "
     "sync end, or reset it with its own process. Then send the start again. For several syncs to one destination, give "
     "each its own --syncName.",
 )
