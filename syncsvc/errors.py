@@ -102,9 +102,9 @@ DESTINATION_NAMESPACE_EXISTS = ErrorKind(
     409,
     "preExistingDestinationData is true, but a collection, view or database of the destination, which this sync has "
     "not created, has a name that the sync needs. The sync has not changed it.",
-    "Drop the named collection, view or database on the destination; or rename the collection or view; or exclude the "
-    "name with a filter. Then send the start again, or POST /api/v1/resume if the sync has failed. An empty "
-    "time-series collection can be left over from a process of this sync that was killed.",
+    "Drop the named collection, view or database on the destination; or rename the collection or view; or, before the "
+    "start, exclude the name with a filter. Then send the start again, or POST /api/v1/resume if the sync has failed. "
+    "An empty time-series collection can be left over from a process of this sync that was killed.",
 )
 OTHER_SYNC_ON_DESTINATION = ErrorKind(
     "OtherSyncOnDestination",
@@ -133,9 +133,10 @@ METADATA_LEFT_OVER = ErrorKind(
     "MetadataLeftOver",
     409,
     "The destination holds the metadata of another sync, or of other instances that this instance cannot join.",
-    "Nothing was changed. If the other sync is committed, drop its metadata database on the destination. Otherwise, "
-    "let it end, or reset it with its own process. Then send the start again. For several syncs to one destination, "
-    "give each its own --syncName.",
+    "Nothing was changed. If another instance of this sync has failed, resume it (POST /api/v1/resume). If another "
+    "sync has left the metadata and is committed, drop its metadata database on the destination. Otherwise, let that "
+    "sync end, or reset it with its own process. Then send the start again. For several syncs to one destination, give "
+    "each its own --syncName.",
 )
 SHARDING_REQUIRED = ErrorKind(
     "ShardingRequired",
@@ -519,9 +520,9 @@ DESTINATION_IN_USE = ErrorKind(
 SUPERSEDED = ErrorKind(
     "Superseded",
     409,
-    "Another process has taken this sync over, and this process has stopped working on it.",
-    "The sync continues in the other process. With --standby, do nothing: this process becomes a standby. Without "
-    "--standby, stop this process, because two processes must not run one sync with the same --id.",
+    "Another process has taken this sync over, or the saved sync was deleted. This process has stopped working on it.",
+    "A sync that was taken over continues in the other process. With --standby, do nothing: this process becomes a "
+    "standby. Without --standby, stop this process, because two processes must not run one sync with the same --id.",
 )
 _ABANDON = (
     "If the sync is COMMITTED and you will not reverse it, you can instead drop its metadata database: see "
@@ -534,17 +535,21 @@ WRONG_CLUSTERS = ErrorKind(
     409,
     "The saved sync does not fit the clusters or the option --standby of this process, or both clusters hold a saved "
     "sync.",
-    f"Start the process with the clusters of the sync that wrote the metadata. {_ABANDON}",
+    "Start the process with the clusters of the sync that wrote the metadata, and without --standby if the destination "
+    f"of its start is cluster0. {_ABANDON}",
 )
 INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
     409,
-    "The metadata on the destination cannot be read, probably because another version of this program wrote it.",
+    "The metadata of a sync cannot be read, probably because another version of this program wrote it.",
     f"Start the version of this program that wrote the metadata. {_ABANDON}",
 )
 
 # Errors of the `verifier` packages, with their remedies in a sync.
-_CONTINUES = "Nothing is lost: the sync continues after POST /api/v1/resume, or when the process is restarted."
+_CONTINUES = (
+    "Nothing is lost: if the sync has failed, it continues after POST /api/v1/resume, or when the process is "
+    "restarted."
+)
 _BEGIN_AGAIN = "Then reset the sync (POST /api/v1/reset) and start it again."
 _RESUME_OR_BEGIN_AGAIN = (
     "If the sync has failed, send POST /api/v1/resume. Only if the resume is refused, because no member of the source "

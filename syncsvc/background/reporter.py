@@ -1,4 +1,4 @@
-"""Pings both clusters every few seconds, saves the journal of the sync, and logs the progress every half minute.
+"""Pings both clusters and saves the journal of the sync every few seconds; logs an active sync every half minute.
 
 Runs in one thread, from the time when the process knows its clusters until the process ends. No other thread waits for
 it.
@@ -28,7 +28,7 @@ _PATIENCE = 5.0
 
 
 class Reporter:
-    """Pings the clusters, saves the journal of the sync, and logs its progress.
+    """Pings the clusters, saves the journal of the sync, and logs its progress while it is active.
 
     `take` returns a snapshot of the sync. `keep` saves the journal; it is called after each round of pings.
     """

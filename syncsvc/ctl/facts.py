@@ -139,7 +139,7 @@ def _changes_text(progress: Document, rates: Rates) -> str:
 def _verification(verification: Document, rates: Rates) -> Fact:
     compared, total = compared_of(verification)
     if verification["destination"]["phase"] == "not started":
-        text = "the verification begins when the changes made during the copy are applied"
+        text = "the verification begins when the destination has caught up (with several instances: in the coordinator)"
         return Fact("verification", text, is_detail=True)
     text = f"{count(compared)} of {count(total)} documents compared"
     rate, left = rates.per_second("compared"), rates.seconds_left("compared", total)
@@ -189,9 +189,9 @@ def check_facts(progress: Document, rates: Rates) -> list[Fact]:
 
 
 def _comparison(progress: Document, rates: Rates) -> Fact:
-    """Return the fact that shows the progress of generation 0, which compares all documents once."""
+    """Return the fact that shows the progress of generation 0, the first comparison of all selected documents."""
     if complete := progress["gen0Stats"]:
-        # The total is not shown: it is an estimate, and unknown if there are only views.
+        # The total is not shown: it is an estimate, and unknown if no collection is compared.
         return Fact("compared", f"{count(complete['docsCompared'])} documents", 1.0)
     compared, total = (progress["generationStats"][name] for name in ("docsCompared", "totalDocs"))
     if total is None:
@@ -214,8 +214,8 @@ def _generation(progress: Document, rates: Rates) -> Iterator[Fact]:
     done, failed = count(tasks["completedTasks"]), count(tasks["failedTasks"])
     collections = count(first["totalNamespaces"])
     text = (
-        f"{done} of {count(tasks['totalTasks'])} comparisons found no differences, {failed} found differences, in "
-        f"{collections} collections"
+        f"{done} of {count(tasks['totalTasks'])} of this generation are complete without differences, {failed} failed; "
+        f"{collections} collections in all"
     )
     yield Fact("tasks", text)
     if progress["phase"] != "idle":

@@ -38,7 +38,7 @@ class Estimates:
     namespaces: int | None = None
     documents: int | None = None
     bytes: int | None = None
-    # The number of indexes that will be built on the destination, without those on `_id`.
+    # The number of indexes that the start option `buildIndexes` selects, without those on `_id`.
     indexes: int | None = None
     # The space on the destination's disk, in bytes.
     disk_needed: int | None = None
@@ -111,7 +111,10 @@ def resource_violations(
 
 
 def memory_violations(estimates: Estimates) -> Iterator[Violation]:
-    """Yield a violation if less memory is available to this process than it may need."""
+    """Yield a violation if less memory is available to this process than a verification may need.
+
+    Yield nothing without verification, or if an amount is unknown.
+    """
     if _is_short(estimates.memory_needed, estimates.memory_available):
         yield errors.INSUFFICIENT_MEMORY, (
             f"A sync with verification may need {_shown(estimates.memory_needed)} of memory, "
@@ -167,8 +170,8 @@ def warnings(
     if found.disk_free is None and not options.skip_disk_space_check:
         yield (
             "The free disk space of the destination is unknown, so it was not checked. If the disk becomes full, the "
-            "sync cannot continue: check the space yourself, or grant the user of the destination the built-in role "
-            "clusterMonitor, and request a preflight again."
+            "sync cannot continue: check the space yourself. If the user of the destination may not run dbStats, you "
+            "can instead grant the built-in role clusterMonitor, and request a preflight again."
         )
     if not found.source.reports_ddl:
         yield f"The source runs MongoDB {found.source.dotted_version}; {_unreported(options)}"
@@ -194,14 +197,14 @@ def _unreported(options: StartOptions) -> str:
         )
     return (
         f"{known} The sync finds the unreported changes by comparing definitions, and applies them a little later. A "
-        "collection that is created, renamed or replaced is copied again as a whole, and other changes are applied "
-        "after the copy. Do not create time-series collections before the commit, and stop DDL operations before you "
-        "request the commit."
+        "collection that is created, renamed or replaced is copied as a whole, and other changes are applied after the "
+        "copy. Do not create time-series collections before the commit, and stop DDL operations before you request the "
+        "commit."
     )
 
 
 def _synced_databases(options: StartOptions, found: Findings) -> set[str] | None:
-    """Return the databases with synced collections.
+    """Return the databases with synced collections or views.
 
     Return None if the sync has no filter of namespaces, so that all databases count, or if the contents of the source
     are unknown.
@@ -214,7 +217,7 @@ def _synced_databases(options: StartOptions, found: Findings) -> set[str] | None
 def _id_warnings(found: Findings) -> Iterator[str]:
     """Yield a warning if collections of a sharded source may hold several documents with the same `_id`.
 
-    Yield nothing if the destination is sharded, because it can hold such documents, too.
+    Yield nothing if the destination is sharded.
     """
     if found.destination.is_sharded:
         return

@@ -39,11 +39,12 @@ class Told:
 
 
 def news(told: Told, sync: Sync, now: float) -> tuple[Told, list[Notice]]:
-    """Return the `Told` to pass to the next call, and the notices to send now, one for each change since `told`.
+    """Return the `Told` to pass to the next call, and the notices to send now, about the changes since `told`.
 
-    `now` is in UNIX seconds. No notice is sent for the state INITIALIZING, or for the failure by which an active daemon
-    with `--standby` becomes a standby. A standby sends only the end of each warning that it sent as the active daemon;
-    the daemon that is active now sends its own warnings.
+    There is one notice for each state change, and for each warning that is new or no longer active. `now` is in UNIX
+    seconds. No notice is sent for the state INITIALIZING, or for the failure by which an active daemon with `--standby`
+    becomes a standby. A standby sends only the end of each warning that it sent as the active daemon; the daemon that
+    is active now sends its own warnings.
     """
     newest = sync.snapshot.states[-1].number if sync.snapshot.states else told.number
     if sync.standing is not None and sync.standing.is_standby:

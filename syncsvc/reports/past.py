@@ -1,4 +1,4 @@
-"""Describes the history of a sync from its saved records: the duration of each phase, and each commit.
+"""Describes the history of a sync from its saved records: phases, commits and a timeline.
 
 Times are in UNIX seconds, by the clocks of the processes that saved them.
 """
@@ -16,7 +16,7 @@ from syncsvc.state import Phase, State
 Span = tuple[float, float]
 
 _IDLE = frozenset({State.PAUSED.value, State.FAILED.value})
-# The states in which the last phase no longer takes time.
+# The states in which the duration of the last phase is not measured.
 _ENDED = frozenset({State.COMMITTED, State.RESETTING})
 
 
@@ -106,7 +106,7 @@ def _merged(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def phase_spans(record: RunRecord, now: float) -> list[PhaseSpan]:
-    """Return the saved phases of the sync, the oldest first. Those before an upgrade may be missing."""
+    """Return the saved phases of the sync, the oldest first. Early phases may be missing."""
     idle = idle_spans(record.journal, now)
     spans = []
     for number, begin in enumerate(record.phases, 1):

@@ -163,7 +163,7 @@ class Mongod:
         return self._failure(f"ended by itself with exit code {exit_code}")
 
     def restart(self) -> None:
-        """Start the process again on the same port and data, killing it first if it runs."""
+        """Start the process again on the same port and data, killing it first if it runs; wait until it listens."""
         self.kill()
         self.start()
         self.wait_until_listening()
@@ -204,7 +204,7 @@ class Mongod:
         command = " ".join(self._command())
         return SandboxError(
             f"mongod on port {self.port} {what}. Its command was: {command}\n"
-            f"Remove the cause that the log of mongod names, then try again. The end of the log:\n  {tail}"
+            f"Remove the cause that the log of mongod names, then try again. From the log:\n  {tail}"
         )
 
 

@@ -1,8 +1,8 @@
-"""Computes canonical forms of `_id` values, which compare as the server compares the values with the simple collation.
+"""Computes canonical forms of key values, which compare as the server compares the values with the simple collation.
 
-The functions here have no side effects. The server compares numbers by value, whatever their types, and treats symbols
-as strings, also inside embedded documents and arrays. Two events of one document must never look like events of two
-documents.
+Keys are values of `_id` and of shard key fields. The functions here have no side effects. The server compares numbers
+by value, whatever their types, and treats symbols as strings, also inside embedded documents and arrays. Two events of
+one document must never look like events of two documents.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def id_element(document: bytes) -> Element:
 
 
 def canonical(document: bytes, element: Element) -> Canonical:
-    """Return the canonical form of `element`, which is the `_id` of `document` or a value inside the `_id`.
+    """Return the canonical form of `element`, a value in `document`, such as its `_id` or a shard key field.
 
     Forms compare as in the server's index with the simple collation. Two forms are equal exactly if the server treats
-    the two `_id` values as the same key.
+    the two values as the same key.
     """
     kind, start = element.kind, element.start
     rank = _RANKS[kind]

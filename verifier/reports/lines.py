@@ -38,7 +38,8 @@ def report(
     """Return the lines of the report of a check.
 
     `documents` and `definitions` are the mismatches of documents and definitions. The first `SHOWN` of each are listed.
-    Control characters are escaped, so that names cannot alter the display of a terminal, or look like separate lines.
+    Control characters are escaped or replaced by spaces, so that names cannot alter the display of a terminal, or look
+    like separate lines.
     """
     verdict = _verdict(progress)
     parts = [
@@ -77,7 +78,7 @@ def _compared(progress: CheckProgress) -> Iterator[str]:
     )
     if progress.generation:
         yield (
-            f"Rechecked {_count(progress.rechecked, 'document')} "
+            f"Made {_count(progress.rechecked, 'recheck')} "
             f"in {_count(progress.generation, 'recheck generation')}."
         )
     if progress.started is not None and progress.ended is not None:

@@ -29,8 +29,9 @@ _ON = "full"
 class Balancer:
     """The balancer of one cluster. `cluster` is the cluster's name in the run record, such as cluster0.
 
-    Every method is idempotent, and raises the driver's errors. A replica set has no balancer: `keep_still` and
-    `put_back` are no-ops for it, and `is_on` must not be called.
+    Every method is idempotent, and raises the errors of `ClusterWriter.administer`; `keep_still` and `put_back` also
+    raise those of `RunStore.update`. A replica set has no balancer: `keep_still` and `put_back` are no-ops for it, and
+    `is_on` must not be called.
     """
 
     cluster: str
@@ -42,7 +43,8 @@ class Balancer:
     def keep_still(self, stop: StopToken) -> None:
         """Save whether the balancer is on, stop it if so, and wait until its current round of migrations is finished.
 
-        A state that is already saved is kept. Raises `Cancelled` when stopped.
+        If a state is already saved, it is kept, and decides whether to stop the balancer. Raises `Cancelled` when
+        stopped.
         """
         if not self.sharded:
             return
@@ -60,7 +62,7 @@ class Balancer:
             wait_until(lambda: not self._status()["inBalancerRound"], stop, SLOW_POLL)
 
     def put_back(self) -> None:
-        """Start the balancer again if it was on before the sync, and remove the saved state from the run record.
+        """Start the balancer again if the saved state says that it was on; remove that state from the run record.
 
         A no-op if no state is saved.
         """
@@ -89,6 +91,7 @@ def watch_balancers(
     """Check the balancers every `interval` seconds until stopped, and warn while one of them is on.
 
     Skips the phases in which the sync stops the balancers itself. Returns immediately if neither cluster is sharded.
+    Raises the errors of `Balancer.is_on`.
     """
     stopped = [each for each in balancers if each.sharded]
     try:

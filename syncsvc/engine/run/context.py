@@ -92,16 +92,16 @@ class RunContext:
 
     @property
     def definition_threads(self) -> int:
-        """Return the number of threads that create and change collections and indexes on the destination.
+        """Return the maximum number of threads that create collections, or change definitions, on the destination.
 
-        A sharded destination gets one thread, because a sharded cluster runs the DDL commands of one database one
-        after the other.
+        Index builds after the copy have their own number. A sharded destination gets one thread, because a sharded
+        cluster runs the DDL commands of one database one after the other.
         """
         return 1 if self.destination_facts.is_sharded else self.threads.writers
 
     @property
     def link_factor(self) -> int:
-        """Return the factor by which a slow network multiplies the number of threads; 1 if the network is fast."""
+        """Return the factor by which a slow network multiplies readers, writers and lanes; 1 if the network is fast."""
         return self.threads.lanes // self.load.lanes
 
     def stream_wait_ms(self) -> int:
@@ -114,7 +114,7 @@ class RunContext:
         return self.tuning.stream_wait_ms
 
     def source_uuid(self, record: CollectionRecord) -> bytes | None:
-        """Return the UUID of a collection, with which the source finds the collection even after a rename.
+        """Return the UUID of a collection, with which reads of the source find it even after a rename.
 
         Return None if the source does not report all DDL events (before MongoDB 6.0): it then accepts only names.
         """

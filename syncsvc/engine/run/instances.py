@@ -21,8 +21,8 @@ _LOOK_AT_INSTANCES = (
 )
 
 _AWAITED = (
-    "These instances need a command before the sync can continue in all instances: {}. Send each command to the "
-    "instance that is named before it."
+    "These instances need a command before all instances can continue: {}. Send each command to the instance that is "
+    "named before it."
 )
 _KEEP = "Until all instances have received the command reverse, the oplog of {} must keep all changes since the commit."
 
@@ -34,7 +34,8 @@ _KINDS = {kind.name: kind for kind in ALL}
 class Instances:
     """The other instances of one run.
 
-    If this instance runs alone, `wait_for_all` and `wait_for_started` return immediately.
+    If this instance runs alone, `wait_for_all` and `wait_for_started` return immediately. Each method that reads the
+    saved records also raises the errors of `Peers.others`.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Instances:
         return self._all(holds, self._peers.others(stop))
 
     def all_held(self, holds: Callable[[RunRecord], bool]) -> bool:
-        """Return the same as `all_hold`, but for the records that `watch` has last read, about a second ago."""
+        """Return the same as `all_hold`, but for the records that `watch` has last read."""
         return self._all(holds, self._known)
 
     def _all(self, holds: Callable[[RunRecord], bool], others: Sequence[RunRecord]) -> bool:
@@ -106,11 +107,11 @@ class Instances:
             stop.sleep(every)
 
     def watch(self, stop: StopToken) -> None:
-        """Until stopped, publish the progress of the other instances, and warn if one of them needs attention.
+        """Until stopped, publish the progress of the other instances, and warn if an instance needs attention.
 
-        The warnings name the instances that have not received a command that others have, and those that send no
-        heartbeats. Also save that users may write to the destination, once another instance has saved that. Raises
-        FailedElsewhere if another instance has failed. Returns immediately if there are no other instances.
+        The warnings name the instances that have not received a command that others have, and the other instances that
+        send no heartbeats. Also save that users may write to the destination, once the record of another instance shows
+        that. Raises FailedElsewhere (see `refuse_failed`). Returns immediately if there are no other instances.
         """
         if not self._run.record.instances:
             return

@@ -66,7 +66,7 @@ def test_the_full_report_of_a_failed_check() -> None:
         "- 1 index differs",
         "",
         "Compared 2,000 documents, 1.0 MB, in 2 collections.",
-        "Rechecked 1,300 documents in 3 recheck generations.",
+        "Made 1,300 rechecks in 3 recheck generations.",
         "Duration: 1 min 40 s, 20 documents and 10.0 kB per second on average.",
         "",
         "Namespaces",
