@@ -50,8 +50,8 @@ class Queries:
     def progress(self) -> dict[str, Any]:
         """Return the document `progress` in the answer to `GET /api/v1/progress`.
 
-        On a standby, this is the progress that the active daemon has saved in the lease, with the warnings of the
-        standby; without saved progress, the progress of the standby itself.
+        With `--standby`, it includes the role of this process and the lease. A standby shows the progress that the
+        active daemon has saved in the lease, and its own warnings; without saved progress, its own progress.
         """
         return self._progress_of(self._take())
 

@@ -75,7 +75,7 @@ class _MissingFeature(Strict):
 class PreflightAnswer(SuccessAnswer):
     violations = always(
         fields.List,
-        "All reasons why a start would be refused now.",
+        "The reasons why a start would be refused now: all of them, unless a cluster cannot be read.",
         fields.Nested(_Violation),
     )
     warnings = always(
