@@ -83,8 +83,8 @@ class PreflightAnswer(SuccessAnswer):
     )
     missingFeatures = always(
         fields.List,
-        "The features that the sync would use, but that the servers lack. If such a feature is required, a violation "
-        "also says so.",
+        "The features that a sync can use, but that the servers lack. If this sync cannot do without such a feature, a "
+        "violation also says so.",
         fields.Nested(_MissingFeature),
     )
     estimates = always(
