@@ -12,8 +12,9 @@ from verifier.runtime.schemas import Boolean, Strict
 class CopiedPrincipals(Strict):
     copied = always(
         Boolean,
-        "Whether the newest copy of users and roles, by a commit or on request, is complete. Each commit, and each copy "
-        "on request that is not refused, first sets this field to false. While it is false, all other fields are 0.",
+        "Whether the newest copy of users and roles, by a commit or on request, is complete. Each commit, and each "
+        "copy on request that is not refused, first sets this field to false. While it is false, all other fields are "
+        "0.",
     )
     users = always(fields.Integer, "The number of users copied.")
     roles = always(fields.Integer, "The number of custom roles copied.")
