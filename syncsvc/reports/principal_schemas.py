@@ -48,11 +48,11 @@ class _Principal(Strict):
     name = always(fields.String, "The name of the user or role.")
     result = always(
         fields.Enum,
-        "The effect of a commit: `copy` (it is copied), `equal` (the destination already has it), `kept` (the "
-        "destination keeps another definition), `own` (not copied, because this daemon or the servers log in as this "
-        "user). Three values prevent the commit: `conflict` (the destination has another definition), `missing` (the "
-        "role is not copied, and not on the destination), `surplus` (users or roles of the source have this role, "
-        "but only the destination defines it).",
+        "The effect of a commit or of a copy on request: `copy` (it is copied), `equal` (the destination already has "
+        "it), `kept` (the destination keeps another definition), `own` (not copied, because this daemon or the servers "
+        "log in as this user). Three values prevent both: `conflict` (the destination has another definition), "
+        "`missing` (the role is not copied, and not on the destination), `surplus` (users or roles of the source have "
+        "this role, but only the destination defines it).",
         Outcome,
         by_value=True,
     )

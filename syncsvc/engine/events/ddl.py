@@ -83,7 +83,8 @@ def concerns(
 
     It cannot if it has no consequences, or if the filter selects none of the names in the event and no collection in
     the event is synced. A synced collection can have an excluded name in an event: if it was listed under a newer name,
-    earlier events contain its old name. Events of whole databases always count.
+    earlier events contain its old name. Events of whole databases, and unknown events without a namespace, always
+    count.
 
     `is_synced` returns whether a collection with this UUID has a record, and `selects_any` whether the filter selects
     at least one of the names.
