@@ -15,7 +15,10 @@ from verifier.runtime.errors import OperationError
 
 
 class DesiredState(Enum):
-    """The declared state: the process sends the commands that bring the sync to this state (`--desiredState`)."""
+    """The state that the configuration declares (`--desiredState`): the process sends the commands that lead to it.
+
+    With PAUSED, the process only pauses a running sync, and starts none.
+    """
 
     RUNNING = "running"
     PAUSED = "paused"

@@ -107,8 +107,8 @@ class Limits:
 def limits_of(document: Document) -> Limits:
     """Return the limits in `document`, which has the form of the API; an absent field gets its default.
 
-    Requests are validated before this call. If a saved document is invalid, raises LookupError, TypeError, ValueError
-    or AttributeError.
+    Requests are validated before this call. If a saved document is invalid, raises LookupError, TypeError, ValueError,
+    AttributeError or OSError.
     """
     windows = tuple(map(_window, document.get("windows") or ()))
     return Limits(_rates(document), windows, _auto(document.get("auto") or {}))
@@ -117,7 +117,7 @@ def limits_of(document: Document) -> Limits:
 def merged(document: Document, changes: Document) -> dict[str, Any]:
     """Return `document` updated with the fields of `changes`.
 
-    The object `auto` is updated field by field, too, unless its new value is None.
+    The object `auto` is not replaced, but also updated field by field, unless its new value is None.
     """
     whole = {**document, **changes}
     if changes.get("auto") is not None:
@@ -142,7 +142,7 @@ def share_of(rates: Rates, instances: int) -> dict[Limit, int]:
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone with this IANA name. Raises LookupError or ValueError if this host does not know it."""
+    """Return the time zone with this IANA name. Raises LookupError, ValueError or OSError if it is unknown here."""
     return UTC if name == "UTC" else ZoneInfo(name)
 
 

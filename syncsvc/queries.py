@@ -50,8 +50,8 @@ class Queries:
     def progress(self) -> dict[str, Any]:
         """Return the document `progress` in the answer to `GET /api/v1/progress`.
 
-        On a standby, this is the progress that the active daemon has saved in the lease, with the warnings of the
-        standby; without saved progress, the progress of the standby itself.
+        With `--standby`, it includes the role of this process and the lease. A standby shows the progress that the
+        active daemon has saved in the lease, and its own warnings; without saved progress, its own progress.
         """
         return self._progress_of(self._take())
 
@@ -62,7 +62,7 @@ class Queries:
     def overview(
         self, history: str, since: str | None, commands: tuple[RecentCommand, ...]
     ) -> dict[str, Any]:
-        """Return the answer to `GET /api/v1/overview` except `success`, with the points of one chart series.
+        """Return the field `overview` of the answer to `GET /api/v1/overview`, with the points of one chart series.
 
         `history` is the series "15m", "6h" or "all". Only the points after the cursor `since` are included; all points
         if it is None or no longer valid. `commands` are the latest commands that the API has answered, or that this
@@ -75,7 +75,7 @@ class Queries:
         return overview_report(sync, self._progress_of(sync), observed)
 
     def namespaces(self, database: str | None, after: str | None, limit: int) -> dict[str, Any]:
-        """Return the answer to `GET /api/v1/namespaces`: one page of the list of collections with their progress.
+        """Return the answer to `GET /api/v1/namespaces` except `success`: one page of the collections' progress.
 
         The page contains at most `limit` collections of `database` (None: of all databases), whose names sort after
         `after` (None: from the first name on). Raises OperationError NotActive if this process is a standby.

@@ -55,9 +55,9 @@ def main(
 ) -> int:
     """Run the process until a signal arrives or, with --checkOnce, until the check ends. Return the exit status.
 
-    With --checkOnce, the status is 0 if the check passed, 1 if it failed, and 2 if it is incomplete or after an error
-    or a signal. Otherwise, the status is 0, or 1 after an error. Invalid options exit with status 2. If `arguments` is
-    None, the arguments of the command line are used. Only tests pass `observe` and `tuning`.
+    With --checkOnce, the status is 0 if the check passed, 1 if it failed, and 2 if it is incomplete or after an error,
+    SIGTERM or SIGINT. Otherwise, the status is 0, or 1 after an error. Invalid options exit with status 2. If
+    `arguments` is None, the arguments of the command line are used. Only tests pass `observe` and `tuning`.
     """
     settings = read_settings(arguments)
     keep_large_buffers()

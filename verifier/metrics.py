@@ -138,7 +138,7 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
         Kind.GAUGE,
         "verifier_tasks",
         "Tasks of the current generation by status: added, processing, completed (no difference) or failed "
-        "(difference).",
+        "(difference; after an incomplete check, also the tasks that were not completed).",
         ("status",),
         _tasks,
     ),

@@ -16,7 +16,7 @@ def watch_selection(context: RunContext, stop: StopToken) -> None:
     """Warn until the sync has its first collection or view, then return.
 
     Returns immediately if the sync has no namespace filter. Raises `Cancelled` if stopped, for example by a commit: the
-    warning then stays, because nothing was copied.
+    warning then stays, because nothing was copied. Also raises the driver's errors.
     """
     namespaces = context.run.record.options.namespaces
     if not (namespaces.include or namespaces.exclude):

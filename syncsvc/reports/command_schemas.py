@@ -75,7 +75,7 @@ class _MissingFeature(Strict):
 class PreflightAnswer(SuccessAnswer):
     violations = always(
         fields.List,
-        "All reasons why a start would be refused now.",
+        "The reasons why a start would be refused now: all of them, unless a cluster cannot be read.",
         fields.Nested(_Violation),
     )
     warnings = always(
@@ -83,8 +83,8 @@ class PreflightAnswer(SuccessAnswer):
     )
     missingFeatures = always(
         fields.List,
-        "The features that the sync would use, but that the servers lack. If such a feature is required, a violation "
-        "also says so.",
+        "The features that a sync can use, but that the servers lack. If this sync cannot do without such a feature, a "
+        "violation also says so.",
         fields.Nested(_MissingFeature),
     )
     estimates = always(

@@ -12,8 +12,9 @@ from verifier.runtime.schemas import Boolean, Strict
 class CopiedPrincipals(Strict):
     copied = always(
         Boolean,
-        "Whether the newest copy of users and roles, by a commit or on request, is complete. Each commit and each copy "
-        "on request first sets this field to false. While it is false, all other fields are 0.",
+        "Whether the newest copy of users and roles, by a commit or on request, is complete. Each commit, and each "
+        "copy on request that is not refused, first sets this field to false. While it is false, all other fields are "
+        "0.",
     )
     users = always(fields.Integer, "The number of users copied.")
     roles = always(fields.Integer, "The number of custom roles copied.")
@@ -47,11 +48,11 @@ class _Principal(Strict):
     name = always(fields.String, "The name of the user or role.")
     result = always(
         fields.Enum,
-        "The effect of a commit: `copy` (it is copied), `equal` (the destination already has it), `kept` (the "
-        "destination keeps another definition), `own` (not copied, because this daemon or the servers log in as this "
-        "user). Three values prevent the commit: `conflict` (the destination has another definition), `missing` (the "
-        "role is not copied, and not on the destination), `surplus` (users or roles of the source have this role, "
-        "but only the destination defines it).",
+        "The effect of a commit or of a copy on request: `copy` (it is copied), `equal` (the destination already has "
+        "it), `kept` (the destination keeps another definition), `own` (not copied, because this daemon or the servers "
+        "log in as this user). Three values prevent both: `conflict` (the destination has another definition), "
+        "`missing` (the role is not copied, and not on the destination), `surplus` (users or roles of the source have "
+        "this role, but only the destination defines it).",
         Outcome,
         by_value=True,
     )

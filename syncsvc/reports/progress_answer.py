@@ -154,9 +154,10 @@ def ping_shown(ping: Ping | None) -> dict[str, int]:
 
 
 def oplog_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, str]:
-    """Return the field `estimatedOplogTimeRemaining`: a duration in words, or "not checked yet".
+    """Return the field `estimatedOplogTimeRemaining`: a duration in words, or "not checked yet" if it is unknown.
 
-    Return an empty dict unless the sync is running or paused.
+    Return an empty dict unless the sync is running or paused. If the source is sharded, or its oplog may not be read,
+    the duration stays unknown.
     """
     if record.state not in OPLOG_WATCHED:
         return {}

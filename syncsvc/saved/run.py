@@ -163,7 +163,8 @@ class RunRecord:
     def all_copied(self) -> bool:
         """Return whether all instances have finished the copy, as far as this instance knows.
 
-        In the phase INDEXING, an instance that does not coordinate still waits for the others.
+        In the phase INDEXING, an instance that does not coordinate still waits for the others. As `Phase.copied`, also
+        true in a reversed sync, and during a reset.
         """
         return self.phase.copied and (self.coordinates or self.phase is not Phase.INDEXING)
 

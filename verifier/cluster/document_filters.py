@@ -34,6 +34,7 @@ DOCUMENT_FILTER_FAILED = ErrorKind(
 # The reasons why an operator cannot select documents, and the refused operators with their reasons.
 _SCRIPT = "the operator runs JavaScript, which can be disabled on a server"
 _INDEX = "the operator needs an index, and cannot be combined with a read in the order of _id"
+_COMMAND = "the result of the operator depends on the command, not only on the document"
 _CHANCE = "the result of the operator is random"
 _REFUSED = {
     "$where": _SCRIPT,
@@ -43,14 +44,15 @@ _REFUSED = {
     "$near": _INDEX,
     "$nearSphere": _INDEX,
     "$geoNear": _INDEX,
-    "$meta": _INDEX,
+    "$meta": _COMMAND,
     "$rand": _CHANCE,
     "$sampleRate": _CHANCE,
     "$createObjectId": _CHANCE,
     "$createUUID": _CHANCE,
 }
 _INTERNAL = "$_internal"
-# The system variables whose values come from the document. Other variables depend on the time, the user or the command.
+# The system variables that are constant or depend only on the document. All others depend on the time, the user or the
+# command.
 _OF_DOCUMENTS = {"ROOT", "CURRENT", "REMOVE", "DESCEND", "PRUNE", "KEEP"}
 
 
@@ -120,10 +122,10 @@ def _refused_variable(text: str) -> Iterator[str]:
 
 @contextmanager
 def judging(filters: DocumentFilters, source: Namespace) -> Iterator[None]:
-    """Convert the source's refusal of a command in the block to OperationError DocumentFilterFailed.
+    """Convert a server's refusal of a command in the block to OperationError DocumentFilterFailed.
 
-    The command reads the collection `source`. Nothing is converted if that collection has no query. All other driver
-    errors, such as those that are retried, are raised unchanged.
+    The block reads the source's collection `source`. Nothing is converted if that collection has no query. All other
+    driver errors, such as those that are retried, are raised unchanged.
     """
     try:
         yield

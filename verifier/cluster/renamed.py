@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class CollectionGone(Exception):
-    """Raised if a collection was dropped before or during a read."""
+    """Raised if a collection was dropped or, where servers accept no UUID, lost its name before or during a read."""
 
 
 def follow_renames(namespace: Namespace, read: Callable[[Namespace], Iterator[T]]) -> Iterator[T]:

@@ -1,4 +1,4 @@
-"""Validates request bodies and query parameters with marshmallow. Reports all violations at once."""
+"""Validates request bodies and query parameters with marshmallow. Reports violations of several fields at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INVALID_REQUEST = ErrorKind(
     "InvalidRequest",
     400,
     "A field or parameter of the request is missing, is unknown, or has a wrong type or value.",
-    "Correct the named fields; all violations are listed.",
+    "Correct the named fields or parameters.",
 )
 
 # The messages of marshmallow for a field that the schema does not contain.
@@ -69,7 +69,7 @@ class TablePart(Strict):
 
 
 def load(schema: Schema, body: Mapping[str, Any]) -> Any:
-    """Return the body, validated and loaded by the schema. Raise OperationError InvalidRequest with all violations.
+    """Return the body, validated and loaded by the schema. Raise OperationError InvalidRequest with the violations.
 
     If a string in the body contains an unpaired surrogate, such as "\\ud800", only the first such string is named.
     Schemas need not expect these strings, which cannot be encoded.

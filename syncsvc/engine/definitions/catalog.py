@@ -76,8 +76,8 @@ class Catalog:
     def create(self, definition: CollectionSpec) -> None:
         """Create a collection and its indexes as stand-ins, which are relaxed until the commit.
 
-        For example, unique indexes are not unique in a stand-in. If the collection exists, drop and build indexes until
-        it has exactly those of the stand-in.
+        For example, unique indexes are not unique in a stand-in. If the server refuses to create the collection,
+        because it exists, drop and build indexes until it has exactly those of the stand-in.
         """
         if not self.create_bare(definition) or not self._build_all(definition):
             self.reconcile_indexes(definition)
@@ -86,10 +86,11 @@ class Catalog:
         """Create a collection unless it exists; shard it if its definition has a shard key.
 
         Creates no index except the one that the shard key needs, and does not check the options of an existing
-        collection. Returns True only if this call created the collection and the collection has no index except the one
-        on `_id`. Returns False for a time-series collection, because servers of 6.3 and newer create it with an index
-        on its `metaField` and its time. Drops a view with the same name: on the source, the view had the name earlier,
-        or will get it later; in the second case, its change event creates the view again.
+        collection. Returns True only if the server reports that it created the collection, with no index except the one
+        on `_id`; newer servers also report this if the collection exists with the same options. Returns False for a
+        time-series collection, because servers of 6.3 and newer create it with an index on its `metaField` and its
+        time. Drops a view with the same name: on the source, the view had the name earlier, or will get it later; in
+        the second case, its change event creates the view again.
         """
         self._assign_primary(definition.namespace)
         created = self._create(definition)
@@ -125,7 +126,9 @@ class Catalog:
         return created is not None
 
     def _run_create(self, namespace: Namespace, command: dict[str, Any]) -> dict[str, Any] | None:
-        """Run the `create` command of a collection, and return the reply; None if the name is taken.
+        """Run the `create` command of a collection, and return the reply; None if the server answers that it exists.
+
+        Newer servers do not answer that for a collection with the same options.
 
         Servers treat a time-series collection as a view, and refuse it if it conflicts with outdated views that refer
         to its name. The sync's own views in the database are then dropped; the commit creates them with their final
@@ -139,10 +142,10 @@ class Catalog:
         return created
 
     def _build_all(self, definition: CollectionSpec) -> bool:
-        """Create all indexes of a new collection with one command, in the relaxed form that they have until the commit.
+        """Create all indexes of a collection's stand-in with one command.
 
-        Return False if the destination refuses the command, because it refuses one of the indexes, or because two
-        indexes conflict.
+        Return False if the destination refuses the command, for example because it refuses one of the indexes, or
+        because two indexes conflict.
         """
         indexes = standin.stand_in(definition).indexes.values()
         if not indexes:
@@ -283,10 +286,11 @@ class Catalog:
             self._run(Namespace(database, ""), {"dropDatabase": 1})
 
     def reconcile_indexes(self, definition: CollectionSpec) -> None:
-        """Drop, build and change indexes until a collection has exactly those of its definition, as stand-ins.
+        """Drop, build and change indexes until a collection has exactly those of its stand-in definition.
 
-        In a stand-in, unique indexes are not unique and TTL indexes never expire documents. Raises OperationError
-        DefinitionNotApplicable, which names the index that cannot be built.
+        In a stand-in, unique indexes are not unique, TTL indexes never expire documents, and deferred indexes are
+        missing (see `standin`). Raises OperationError DefinitionNotApplicable; its text names an index that cannot be
+        built.
         """
         namespace, wanted = definition.storage, standin.stand_in(definition).indexes
         # Drop before building: an old index may conflict with a new one.
@@ -523,7 +527,9 @@ def _refused(action: str, namespace: Namespace, error: OperationFailure) -> Exce
     """
     if failures.named_kind(error) is not None:
         return error
+    # A command of the database `admin` is about the namespace that `collection` contains.
+    name = namespace.collection if namespace.database == "admin" else str(namespace).rstrip(".")
     return OperationError(
         DEFINITION_NOT_APPLICABLE,
-        f"The destination refused {action} on {namespace}: {failures.text_of(error)}.",
+        f"The destination refused {action} on {name}: {failures.text_of(error)}.",
     )

@@ -3,9 +3,10 @@
 A DDL event is applied after the lanes, the threads that apply all other events, have applied everything before it.
 Collections are identified by UUID. The collections are listed after the start of the stream, so a listed definition may
 already include changes whose events come later; applying such an event again leads to the same definition. Events of
-the types create, rename and shardCollection can add their collection to the registry. Any other event with a UUID that
-the registry does not know belongs to a collection that is not synced: the filter excludes it, it was gone when the
-collections were listed, or it was dropped since. An event that is applied a second time changes nothing.
+the types create, rename and shardCollection, and the modify event of the view of a time-series collection, can add
+their collection to the registry. Any other event with a UUID that the registry does not know belongs to a collection
+that is not synced: for example, the filter excludes it, it was gone when the collections were listed, or it was dropped
+since. A restart can apply the newest events again, with the same result.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def concerns(
 
     It cannot if it has no consequences, or if the filter selects none of the names in the event and no collection in
     the event is synced. A synced collection can have an excluded name in an event: if it was listed under a newer name,
-    earlier events contain its old name. Events of whole databases always count.
+    earlier events contain its old name. Events of whole databases, and unknown events without a namespace, always
+    count.
 
     `is_synced` returns whether a collection with this UUID has a record, and `selects_any` whether the filter selects
     at least one of the names.
@@ -135,10 +137,11 @@ class DefinitionEvents:
         if action is not None:
             action(event)
         elif self.concerns_sync(event):
+            name = str(event.namespace).rstrip(".")
+            place = f"on {name} on the source" if name else "on the source"
             raise OperationError(
                 UNSUPPORTED_CHANGE,
-                f"{event.operation} was run on {event.namespace} on the source; this version of syncsvc cannot apply "
-                "this operation.",
+                f"{event.operation} was run {place}; this version of syncsvc cannot apply this operation.",
             )
 
     def concerns_sync(self, event: DefinitionEvent) -> bool:
@@ -215,7 +218,7 @@ class DefinitionEvents:
         """Create or replace a view on the destination.
 
         Raises OperationError if the view cannot be synced, or if the destination refuses it; but not if the source no
-        longer has the view.
+        longer has a view with this name.
         """
         name = self._names.to_destination(view.namespace)
         try:
@@ -281,7 +284,8 @@ class DefinitionEvents:
     def _define_time_series(self, event: DefinitionEvent) -> None:
         """Copy a time-series collection whose view was created or modified; a no-op if it is already synced.
 
-        The event does not contain the UUID of the collection's buckets, so it is looked up on the source.
+        The event does not contain the UUID of the collection's buckets, so it is looked up on the source. Also a no-op
+        if the source no longer has the collection, or if the filter excludes it.
         """
         record = self._registry.at(self._names.to_destination(event.namespace))
         if record is None or record.status is not CopyStatus.DONE:
@@ -305,9 +309,10 @@ class DefinitionEvents:
             self._renames.drop(record)
 
     def _drop_database(self, event: DefinitionEvent) -> None:
-        """Drop the views of a database, and then the database if it is empty.
+        """Drop the sync's views that come from a dropped database, and then each database that has become empty.
 
-        The collections of the database have their own drop events; views have none.
+        The collections of the database have their own drop events; views have none. With `namespaceRemap`, the views
+        may be in several databases of the destination. A destination with foreign data keeps its empty databases.
         """
         dropped = event.namespace.database
         for database in sorted(self._names.databases(dropped)):
@@ -448,7 +453,7 @@ class DefinitionEvents:
         self._renames.release(self._names.to_destination(event.namespace.owner))
 
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
-        """Save a changed definition, then make the collection's indexes on the destination match it.
+        """Save a changed definition, then make the collection's indexes on the destination match it, or withhold them.
 
         The definition must be saved first, because the commit restores the original indexes from it.
         """

@@ -157,7 +157,7 @@ class RepairWork:
             build_indexes(self._context, record, self._stop)
 
     def _create(self, record: CollectionRecord) -> None:
-        """Create the collection of `record` if its name is free, and save the UUID of the new collection."""
+        """Create the collection of `record` unless it exists, and save the UUID of the new collection."""
         context = self._context
         if created_uuid(context, record.namespace, self._stop) is None:
             # The saved UUID belongs to a collection that was dropped.
