@@ -186,9 +186,12 @@ class Cutover:
         """
         client = self.context.source_client
         hidden = self.context.selection.of(read(lambda: hidden_time_series(client), self.stop))
+        kind = WarningKind.MEASUREMENTS_HIDDEN
         if hidden:
-            warning = hidden_measurements.warning(hidden)
-            self.context.progress.warn(WarningKind.MEASUREMENTS_HIDDEN, warning)
+            self.context.progress.warn(kind, hidden_measurements.warning(hidden))
+        else:
+            # A repeated commit: the measurements have been recovered.
+            self.context.progress.end_warning(kind)
 
     def _unblock(self) -> None:
         if self.context.run.record.options.blocks_destination:

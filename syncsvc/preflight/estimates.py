@@ -215,12 +215,7 @@ def _synced_databases(options: StartOptions, found: Findings) -> set[str] | None
 
 
 def _id_warnings(found: Findings) -> Iterator[str]:
-    """Yield a warning if collections of a sharded source may hold several documents with the same `_id`.
-
-    Yield nothing if the destination is sharded.
-    """
-    if found.destination.is_sharded:
-        return
+    """Yield a warning if collections of a sharded source may hold several documents with the same `_id`."""
     names = [
         each.definition.namespace
         for each in found.contents or ()
@@ -229,10 +224,10 @@ def _id_warnings(found: Findings) -> Iterator[str]:
     if names:
         yield (
             f"Servers keep _id unique only within each shard, so {some_of(names)} may hold several documents with the "
-            "same _id. A replica set cannot hold such documents, so the sync fails with DuplicateIds when it reads "
-            "them. If your applications choose the values of _id, look for duplicates before the start (aggregate with "
-            "allowDiskUse "
-            'true): [{$group: {_id: "$_id", n: {$sum: 1}}}, {$match: {n: {$gt: 1}}}].'
+            "same _id. The sync cannot tell such documents apart, so it fails with DuplicateIds when it reads them. If "
+            "your applications choose the values of _id, look for duplicates before the start (aggregate with "
+            "allowDiskUse true): "
+            '[{$group: {_id: "$_id", n: {$sum: 1}}}, {$match: {n: {$gt: 1}}}].'
         )
 
 

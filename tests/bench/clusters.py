@@ -6,8 +6,7 @@ writes. The default cache size is half of the machine's memory, so the results w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from syncsvc.sandbox import ReplicaSet
@@ -24,9 +23,9 @@ CACHE_GB = 4.0
 Cluster: TypeAlias = "ReplicaSet | ShardedCluster"
 
 
-def cluster(name: str, parameters: Mapping[str, str] = MappingProxyType({})) -> ReplicaSet:
-    """Return a replica set of one server with these server parameters, which is not started yet."""
-    return ReplicaSet(name=name, cache_size_gb=CACHE_GB, parameters=parameters)
+def cluster(name: str) -> ReplicaSet:
+    """Return a replica set of one server, which is not started yet."""
+    return ReplicaSet(name=name, cache_size_gb=CACHE_GB)
 
 
 def servers(*clusters: Cluster) -> list[int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from syncsvc.sandbox.replica_set import Client
 from tests.bench.clusters import check_equal, cluster, servers
-from tests.bench.daemon import Daemon, running
+from tests.bench.daemon import Daemon, running, wait_for
 from tests.bench.data import DATABASE
 from tests.bench.measure import Stopwatch
 
@@ -32,11 +32,12 @@ _INDEXES = [
 # A server opens one file for each collection, for its index on `_id`, and for each other index; and some other files.
 _FILES = 2 + len(_INDEXES)
 _OTHER_FILES = 1000
-# With these parameters, a server that has more than 2,000 files open closes those that it has not used for 2 seconds.
+# With these parameters, which are set at run time, a server that has more than 2,000 files open closes those that it
+# has not used for 2 seconds. It also needs up to 10 seconds to notice that it does not use them.
 _FILES_CLOSED = {
     "wiredTigerEngineRuntimeConfig": "file_manager="
     "(close_idle_time=2,close_scan_interval=1,close_handle_minimum=2000)",
-    "wiredTigerSessionCloseIdleTimeSecs": "2",
+    "wiredTigerSessionCloseIdleTimeSecs": 2,
 }
 
 
@@ -76,13 +77,15 @@ def benchmark(collections: int, say: Callable[[str], None]) -> Steps:
     Raises RuntimeError if the sync fails, or the clusters differ at the end.
     """
     files_closed = _FILES * collections + _OTHER_FILES > getrlimit(RLIMIT_NOFILE)[1]
-    parameters = _FILES_CLOSED if files_closed else {}
     with (
-        cluster("source", parameters) as source,
-        cluster("destination", parameters) as destination,
+        cluster("source") as source,
+        cluster("destination") as destination,
         source.client() as reader,
         destination.client() as written,
     ):
+        if files_closed:
+            for each in (reader, written):
+                each.admin.command({"setParameter": 1, **_FILES_CLOSED})
         _fill(reader, collections)
         say(f"downtime: {collections:,} collections are filled")
         with running(source, destination) as daemon:
@@ -127,11 +130,19 @@ def document(result: Steps) -> dict[str, Any]:
 
 
 def _fill(client: Client, collections: int) -> None:
-    database = client[DATABASE]
+    database, limit = client[DATABASE], getrlimit(RLIMIT_NOFILE)[1]
     for number in range(collections):
         name = f"c{number}"
         database.command({"createIndexes": name, "indexes": _INDEXES})
         database.command({"insert": name, "documents": [{"_id": 1, "a": number, "b": "text"}]})
+        if number % 100 == 0:
+            # Filling is the only step that needs files faster than a server closes them.
+            wait_for(lambda: _open_files(client) < limit / 2, 0.5)
+
+
+def _open_files(client: Client) -> int:
+    engine = client.admin.command("serverStatus")["wiredTiger"]
+    return int(engine["connection"]["files currently open"])
 
 
 class _Recorder:

@@ -37,9 +37,9 @@ def test_a_file_holds_one_line(file: Path) -> None:
 @pytest.mark.parametrize(
     "content, reason",
     [
-        (b"", "has 0 words"),
-        (f"{URI} {URI}".encode(), "has 2 words"),
-        (f"# comment\n{URI}".encode(), "has 3 words"),
+        (b"", "contains 0 words"),
+        (f"{URI} {URI}".encode(), "contains 2 words"),
+        (f"# comment\n{URI}".encode(), "contains 3 words"),
         (b"\xff" + URI.encode(), "is not text in UTF-8"),
     ],
 )

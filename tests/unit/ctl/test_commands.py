@@ -924,7 +924,7 @@ def test_an_incomplete_check_names_its_cause_once(api: StubApi, run: Run) -> Non
     api.answer("progress", answer(INCOMPLETE))
     done = run("verifier", "status")
     assert done.exit_code == Exit.FAILED
-    assert done.stdout.count("the operation drop on d.c") == 1
+    assert done.stdout.count("the operation drop: d.c") == 1
     assert "remove the reported cause, then check again: syncctl verifier check" in done.stdout
 
 

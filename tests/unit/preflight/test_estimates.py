@@ -171,17 +171,17 @@ def test_possible_problems_are_warned_of(
 BY_ID, BY_K = {"key": {"_id": "hashed"}, "unique": False}, {"key": {"k": 1}, "unique": False}
 
 
-@pytest.mark.parametrize("of_destination, told", [({}, "so d.k may hold several"), (SHARDED, None)])
-def test_ids_that_shards_can_repeat_are_warned_of(
-    of_destination: dict[str, Any], told: str | None
-) -> None:
+@pytest.mark.parametrize("of_destination", [{}, SHARDED])
+def test_ids_that_shards_can_repeat_are_warned_of(of_destination: dict[str, Any]) -> None:
     contents = tuple(
         Measured(CollectionSpec(Namespace("d", name), Kind.COLLECTION, shard_key=key))
         for name, key in (("i", BY_ID), ("k", BY_K), ("u", {}))
     )
     found = findings(SHARDED, of_destination, contents=contents, disk_free=1)
-    listed = [each for each in warnings(options(), found, Estimates()) if "DuplicateIds" in each]
-    assert len(listed) == (told is not None) and all(str(told) in each for each in listed)
+    (warning,) = (
+        each for each in warnings(options(), found, Estimates()) if "DuplicateIds" in each
+    )
+    assert "so d.k may hold several" in warning
 
 
 @pytest.mark.parametrize("skipped", [False, True])

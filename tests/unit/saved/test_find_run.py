@@ -80,5 +80,5 @@ def test_an_unreadable_id_is_not_a_wrong_cluster() -> None:
 
 def test_a_committed_run_between_other_clusters_names_the_clean_up() -> None:
     text = refusal(run_record(state=State.COMMITTED), DESTINATION, "65cc", holder=0)
-    assert "to 65bb (COMMITTED)" in text
+    assert "to the cluster 65bb (COMMITTED)" in text
     assert "drop its metadata database: see docs/howto/clean-up" in text
