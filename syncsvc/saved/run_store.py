@@ -301,7 +301,7 @@ class RunStore:
         if reply.get("writeErrors") or reply["n"] != 1:
             raise OperationError(
                 errors.SUPERSEDED,
-                f"Another process has taken over the sync of the instance {old.instance}.",
+                f"Another process has taken over the sync of the instance {old.instance}, or its record was deleted.",
             )
         self._saved = new
         del self._notes[:noted]

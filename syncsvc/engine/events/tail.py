@@ -36,6 +36,7 @@ from verifier.cluster.events import (
     parse_event,
     token_of,
 )
+from verifier.cluster.namespace_map import shown
 from verifier.cluster.times import Position, position_at, seconds_between
 from verifier.compare.feed import Feed
 from verifier.runtime.tasks import Channel, StopToken
@@ -212,7 +213,7 @@ class Tail:
         """
         self._dispatcher.end(None if before is None else position_at(token_of(before)), source_time)
         with waiting(
-            f"{event.operation} on {event.namespace} waits until all earlier changes are applied",
+            f"{event.operation} on {shown(event.namespace)} waits until all earlier changes are applied",
             _SLOW,
         ):
             self._frontier.wait_drained(self._stop)
