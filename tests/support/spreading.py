@@ -3,8 +3,9 @@
 A module with unit tests runs in one process. In other modules, the tests with a sharded source stay together, and so do
 the tests with only a sharded destination: otherwise, several processes would have to start such clusters. The remaining
 tests of a module stay together if the module has module-scoped fixtures; otherwise, they run in any process. The tests
-of test_behaviours.py are grouped by round instead. `--dist loadgroup` is meant for this, but pytest-xdist 3.8 does not
-get the groups from pytest 9.
+of test_behaviours.py are grouped by round instead. With `--full`, several processes share the flights of
+test_matrix.py, which take two hours. `--dist loadgroup` is meant for this, but pytest-xdist 3.8 does not get the groups
+from pytest 9.
 
 A process that has run a test gets another one with clusters of the same kind, as long as there are any: stopping these
 clusters and starting others takes as much CPU time as some tests. The processes begin with different kinds.
@@ -27,6 +28,8 @@ _FOLDER_WITHOUT_CLUSTERS = "tests/unit/"
 # The names of topologies in `across` (tests/support/pair.py).
 _SHARDED = {"TO_SHARDED": "to sharded", "FROM_SHARDED": "from sharded", "SHARDED": "from sharded"}
 _BEHAVIOURS = "tests/integration/test_behaviours.py"
+_MATRIX = "tests/faults/test_matrix.py"
+_MATRIX_PROCESSES = 3
 
 
 class Kind(Enum):
@@ -81,6 +84,9 @@ class Spreading(LoadScopeScheduling):
         if module == _BEHAVIOURS:
             # [behaviour-round]: all behaviours of a round share its sync.
             return f"{module} {test.partition('-')[2]}"
+        if module == _MATRIX and self.config.getoption("full"):
+            flight = test.rpartition("[")[2].rstrip("]")
+            return f"{module} {int(flight) % _MATRIX_PROCESSES if flight.isdigit() else 0}"
         for parameter in test.rpartition("[")[2].rstrip("]").split("-"):
             if parameter in _SHARDED:
                 return f"{module} {_SHARDED[parameter]}"
