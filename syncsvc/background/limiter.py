@@ -111,7 +111,7 @@ class Limiter:
 
         `changes` has the form of the body of `PATCH /api/v1/limits`. Raises OperationError and the driver's errors.
         """
-        with one_save(self._changing, "The limits"):
+        with one_save(self._changing, "the limits"):
             self._change(changes)
         self._apply()
         _log.info("The limits were changed.", extra={"limits": self._limits.shown()})
@@ -135,7 +135,7 @@ class Limiter:
         limits are saved there, the limits that `forget_home` has kept are saved. Raises OperationError and the driver's
         errors.
         """
-        with one_save(self._changing, "The limits"):
+        with one_save(self._changing, "the limits"):
             # The changes stay in `_unsaved` until the sync has begun, because its start may still be refused.
             found = store.load() if self.are_saved else store.change(self._unsaved, self._kept)
             self._limits = found or self._limits

@@ -13,8 +13,9 @@ class Exit(IntEnum):
     OK = 0, "The daemon accepted the command, or the condition that the command checks holds."
     FAILED = (
         1,
-        "The daemon refused the command, a start would be refused, the sync or the check has failed, or a "
-        "confirmation was not given.",
+        "The daemon refused the command or would refuse it, ``doctor`` found a problem, the sync or the check has "
+        "failed, the check is incomplete, the condition of ``watch`` can no longer become true, or a confirmation was "
+        "not given.",
     )
     USAGE = (
         2,
@@ -35,7 +36,7 @@ class Exit(IntEnum):
         "The daemon requires a token, the token does not permit the request, or the daemon does not accept the host "
         "name in the URL.",
     )
-    INTERRUPTED = 130, "Interrupted by Ctrl-C. The daemon continues."
+    INTERRUPTED = 130, "Interrupted by Ctrl-C. The called process continues."
 
     def __new__(cls, value: int, meaning: str) -> Exit:
         member = int.__new__(cls, value)

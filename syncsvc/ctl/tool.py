@@ -218,7 +218,10 @@ _ODD_ANSWER = (
 
 
 class Command(click.Command):
-    """A command that calls a daemon. Accepts connection options after its name, too; errors become exit statuses."""
+    """A command that calls a daemon or a verifier.
+
+    It accepts the connection options after its name, too, and errors become exit statuses.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -235,7 +238,7 @@ class Command(click.Command):
                 raise
             tool.fail(found)
         except KeyboardInterrupt:
-            tool.errors.print("Interrupted. The daemon continues.")
+            tool.errors.print("Interrupted. The called process continues.")
             context.exit(Exit.INTERRUPTED)
 
 

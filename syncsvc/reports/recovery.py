@@ -164,10 +164,11 @@ def _commits(goal: Goal | None) -> bool:
 
 
 def _declared(goal: Goal, record: RunRecord, step: Step) -> Step:
-    """Return the step, without its command if the declared state must be changed first.
+    """Return the step; if the declared state does not permit its command, return other advice, without a command.
 
-    After a resume or a repair, a daemon with the declared state `committed` commits again, and applications that have
-    returned to the source would lose their last writes. This does not apply if the resume completes the commit.
+    The declared state must not contradict the command. And after a resume or a repair, a daemon with the declared state
+    `committed` commits again, so applications that have returned to the source would lose their last writes; this does
+    not apply if the resume completes the commit.
     """
     if step.command is None:
         return step

@@ -30,8 +30,8 @@ from verifier.page.report_page import COUNTED, PROXIES, UNKNOWN_CALLERS, Level, 
 
 MOST_NAMESPACES = 10_000
 _METHOD = (
-    "Every document is read on both clusters, in ranges of _id, and compared byte by byte, including the order of its "
-    "fields.",
+    "Every selected document is read on both clusters, in ranges of _id, and compared byte by byte, including the "
+    "order of its fields.",
     COUNTED,
     "The definitions of all collections and views are compared, with all options and indexes, and with the shard keys "
     "if the destination is sharded. Options that are only restored in the last steps of the cut-over, such as "

@@ -62,6 +62,6 @@ def mismatches_of(check: CheckProgress, record: CollectionRecord) -> int:
 
 
 def _names(record: CollectionRecord) -> Iterator[Namespace]:
-    """Yield the names that a check may use for a collection: its own name, and that of its time-series buckets."""
+    """Yield the names that a check may use for a collection: that of its time-series buckets, if any, then its own."""
     yield record.source_storage
     yield record.source_name

@@ -391,7 +391,7 @@ class FencedWriter(ClusterWriter):
             return frozenset()
         # Read them each time, because a shard may be added during the sync.
         shards = self._shards()
-        with one_save(self._spreading, f"The collection {FENCES}"):
+        with one_save(self._spreading, f"the collection {FENCES}"):
             if shards != self._spread:
                 self._spread = frozenset()
                 self._spread = retry(self._spread_marks, _marked_too_early, self._stop)

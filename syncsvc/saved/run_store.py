@@ -217,7 +217,7 @@ class RunStore:
     @contextmanager
     def _one_save(self) -> Iterator[None]:
         requested_at, is_patient = monotonic(), patience_left() == FOREVER
-        with one_save(self._lock, "The run record"):
+        with one_save(self._lock, "the run record"):
             if self._gave_up.at > requested_at:
                 raise OperationError(self._gave_up.kind, self._gave_up.description)
             try:

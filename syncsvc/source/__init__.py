@@ -1,4 +1,4 @@
-"""Reads the documents of a source, resumably after a crash, and its oplog; measures the load of either cluster.
+"""Reads documents of a source, resumably after a crash, and the time span of its oplog; measures loads of clusters.
 
 Nothing here writes.
 """

@@ -40,11 +40,12 @@ def one_save(lock: threading.Lock, subject: str) -> Iterator[None]:
     that block allows; then raise OperationError ClusterUnreachable.
     """
     seconds = patience_left()
-    with waiting(f"{subject} is being saved by another thread", _REMEDY):
+    with waiting(f"Another thread is saving {subject}", _REMEDY):
         acquired = lock.acquire(timeout=-1 if seconds == FOREVER else seconds)
     if not acquired:
         raise OperationError(
-            failures.CLUSTER_UNREACHABLE, f"{subject} is still being saved by another thread."
+            failures.CLUSTER_UNREACHABLE,
+            f"Another thread is still saving {subject}, and waits for the answer of a cluster.",
         )
     try:
         yield

@@ -32,4 +32,4 @@ class ChangeSource(Protocol):
         """
 
     def changes(self) -> Changes:
-        """Return the statistics of the change events. If another object counts the events, `seen` is empty."""
+        """Return the statistics of the change events; in a sync, which counts the events itself, `seen` is empty."""

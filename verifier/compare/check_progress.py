@@ -1,7 +1,8 @@
 """The progress and the result of a check, as frozen dataclasses.
 
 A check compares in generations. Generation 0 compares everything once; each later generation compares the documents
-and definitions that changed or differed.
+that changed or differed, and the definitions that differed. The first one after the end of user writes compares all
+definitions and numbers of documents again.
 """
 
 from __future__ import annotations

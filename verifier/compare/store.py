@@ -1,9 +1,9 @@
 """The saved state of a check, in a metadata database, so that a check continues after the process was killed.
 
-The state is one record of the check, the progress of generation 0 and, for each generation, its tasks, rechecks and
-mismatches. Everything is saved with majority write concern before the check relies on it. A process that takes a check
-over writes a new random ID into the record as the owner. The previous owner stops at its next save of the record,
-which then matches no document.
+The state is one record of the check, the progress of generation 0 and, for the current and the previous generation,
+the tasks, rechecks and mismatches. Everything is saved with majority write concern before the check relies on it. A
+process that takes a check over writes a new random ID into the record as the owner. The previous owner stops at its
+next save of the record, which then matches no document.
 
 The `_id` of a recheck or of a document mismatch contains the namespace and a digest of the document's key; that of a
 definition mismatch contains the namespace, the aspect and the component. So saving one a second time is a no-op.
@@ -189,7 +189,7 @@ class CheckStore(CheckReader):
         self._unsaved_notes.append(text)
 
     def _change(self, change: Callable[[CheckRecord], CheckRecord]) -> CheckRecord:
-        with one_save(self._lock, "The record of the check"):
+        with one_save(self._lock, "the record of the check"):
             count = len(self._unsaved_notes)
             new = change(self.record).with_notes(self._unsaved_notes[:count])
             owners = [self.record.owner, new.owner]

@@ -29,7 +29,7 @@ HOST_NOT_ALLOWED = ErrorKind(
 ORIGIN_NOT_ALLOWED = ErrorKind(
     "OriginNotAllowed",
     403,
-    "The headers of the request say that a web page of another site sent it.",
+    "The headers of the request say that a web page of another host or port sent it.",
     "Nothing was done. Send commands with a program such as curl, without the headers Origin and Sec-Fetch-Site.",
 )
 
@@ -95,13 +95,13 @@ def _refuse_foreign_page(host: str) -> None:
     if origin is not None and not _is_same_origin(origin, host):
         raise OperationError(
             ORIGIN_NOT_ALLOWED,
-            f"A page of another site sent the command: the header Origin is {origin!r}.",
+            f"A web page of another host or port sent the command: the header Origin is {origin!r}.",
         )
     site = request.headers.get("Sec-Fetch-Site", "").lower()
     if site in _FOREIGN_SITES:
         raise OperationError(
             ORIGIN_NOT_ALLOWED,
-            f"A page of another site sent the command: the header Sec-Fetch-Site is {site!r}.",
+            f"A web page of another host or port sent the command: the header Sec-Fetch-Site is {site!r}.",
         )
 
 

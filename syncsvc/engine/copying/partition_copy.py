@@ -66,7 +66,8 @@ class PartitionCopy:
     def pages(self) -> Pages:
         """Yield the pages of the documents that are left to copy, each page with the resume point after it.
 
-        The resume point is None if the scan has none yet. Raises CollectionGone, OperationError DuplicateIds and
+        The resume point is None if the scan has none yet, or never has one (capped collections of a sharded source).
+        Documents may be yielded again. Raises CollectionGone, OperationError DuplicateIds and
         DocumentFilterFailed, and the driver's errors.
         """
         with (

@@ -286,10 +286,10 @@ class Catalog:
             self._run(Namespace(database, ""), {"dropDatabase": 1})
 
     def reconcile_indexes(self, definition: CollectionSpec) -> None:
-        """Drop, build and change indexes until a collection has exactly those of its stand-in definition.
+        """Drop, build and change indexes until a collection has those of its stand-in definition.
 
         In a stand-in, unique indexes are not unique, TTL indexes never expire documents, and deferred indexes are
-        missing (see `standin`). Raises OperationError DefinitionNotApplicable; its text names an index that cannot be
+        missing (see `standin`). An index that only supports the shard key may remain. Raises OperationError DefinitionNotApplicable; its text names an index that cannot be
         built.
         """
         namespace, wanted = definition.storage, standin.stand_in(definition).indexes

@@ -80,8 +80,9 @@ class Changed:
 class DefinitionWatch:
     """Compares the definitions on a source before MongoDB 6.0 with the saved ones, to find DDL without change events.
 
-    It compares periodically, from the copy until the commit, and does nothing for newer sources. `run` compares in the
-    thread that calls it; any thread may read `listing`.
+    `run` compares periodically, from the copy until the commit, in the thread that calls it. `wait_until_applied` and
+    `check` compare at once, for the commit. Other threads may use everything except `run`. Does nothing for newer
+    sources.
     """
 
     def __init__(self, context: RunContext) -> None:

@@ -92,11 +92,12 @@ class Renames:
                 self.drop(record)
 
     def _follow_in_filter(self, record: CollectionRecord, name: Namespace) -> None:
-        """Rename a collection on the destination; drop it if it cannot have its new name.
+        """Rename a collection on the destination. If it cannot have its new name, drop it, or raise an error.
 
-        If the new name has another document filter, or leads to another database on the destination, drop the
-        collection and copy it again under the new name. If the process is killed between the drop and the copy, the
-        repeated event copies the collection. For the errors, see `follow`.
+        It is dropped only if the source no longer has it under that name. If the new name has another document filter,
+        or leads to another database on the destination, drop the collection and copy it again under the new name. If
+        the process is killed between the drop and the copy, the repeated event copies the collection. For the errors,
+        see `follow`.
         """
         before, filters = record.source_name, self._context.document_filters
         if self.is_refused(replace(record.on_source, namespace=name)):
