@@ -20,7 +20,9 @@ class CreatedViews:
     """The saved names and definitions of the views that the sync creates; each is saved before the view is created.
 
     A view can have several saved definitions, for example if its definition changed on the source between two listings
-    of the source. Every method raises the errors of `Rows`.
+    of the source. In a reversed sync, the views that its destination had before count as created by the sync.
+
+    Every method raises the errors of `Rows`.
     """
 
     def __init__(self, metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:

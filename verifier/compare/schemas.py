@@ -68,7 +68,9 @@ class _Mismatch(Strict):
         fields.String,
         "The name of the collection or view on the destination, if it differs from the name on the source.",
     )
-    generation = always(fields.Integer, "The newest generation of the check that found the difference.")
+    generation = always(
+        fields.Integer, "The newest generation of the check that found the difference."
+    )
     durationSecs = always(
         fields.Float,
         "The time from the first to the last comparison that found the difference, in seconds; for a document, this "
