@@ -18,7 +18,8 @@ class CheckSchema(Strict):
     )
     namespaceRemap = remap_field(
         "The collections, views and databases of the source that have another name on the destination; use the value "
-        "that namespaceRemap has in the start request of the sync."
+        "that namespaceRemap has in the start request of the sync, with from and to swapped if the source of the check "
+        "is the destination of that request."
     )
     documentFilter = document_filters(
         "The queries that select the documents of single collections of the source. For each of these collections, "

@@ -138,7 +138,7 @@ class PrincipalCopy:
             self._context.observe(Point.PRINCIPAL_DROPPED, str(each.identity))
 
     def _replace(self, created: Collection[Principal], wanted: Collection[Principal]) -> None:
-        """Make the destination have the principals `wanted` instead of `created`; leave equal ones unchanged."""
+        """Make the destination have the principals `wanted` instead of `created`; drop only the outdated ones."""
         dropped = {each.identity: each for each in outdated(created, wanted)}
         self._remove(dropped.values())
         kept = {each.identity: each for each in created if each.identity not in dropped}
@@ -150,7 +150,7 @@ class PrincipalCopy:
             self._confirm(wanted, self._add(missing))
 
     def _add(self, principals: Iterable[Principal]) -> Timestamp:
-        """Create the principals on the destination, and return a cluster time at which all of them exist."""
+        """Let the destination create the principals that it lacks, and return a cluster time after that."""
         try:
             for kind, name in self._temporary.items():
                 self._save(name, [each for each in principals if each.kind is kind])

@@ -155,8 +155,8 @@ class Assembly:
         destination = read(partial(refreshed, destination), stop)
         for name, before, now in new_versions(record.journal.sites, (source, destination)):
             _log.warning(
-                "The version of a cluster has changed since the sync was started. The sync continues with the features "
-                "of the new version.",
+                "The version of a cluster has changed since the sync was started. This process uses the features of "
+                "the new version.",
                 extra={"cluster": name, "before": before, "now": now},
             )
         return source, destination

@@ -1,4 +1,4 @@
-"""The run of this process: there is at most one at a time, and none before a start and after a reset."""
+"""The run of this process: there is at most one at a time, and none before a start, after a reset and on a standby."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CurrentRun:
         self.process.progress.enter(state)
 
     def runner_of(self, store: RunStore) -> Runner:
-        """Create a runner of a saved run, and make the clusters refuse late writes of earlier engines.
+        """Create a runner of a saved run. Its constructor makes clusters refuse late writes of earlier engines.
 
         `launch` starts the runner.
         """
@@ -61,7 +61,7 @@ class CurrentRun:
     def launch(self, runner: Runner, is_recovered: bool = False) -> None:
         """Make the run of `runner` the current one, and begin its work.
 
-        `is_recovered` is whether an earlier process began the run.
+        `is_recovered` is False if a start request has just begun the run, and True if the run was found saved.
         """
         self.is_recovered = is_recovered
         runner.watch(self._enter_state_of)

@@ -27,8 +27,9 @@ class Principals:
     def compare(self) -> Comparison | None:
         """Return the comparison of the users and roles of both clusters; None if the sync copies no users and roles.
 
-        Until users may write to the destination, users and roles that an earlier copy has created there count as
-        missing if they, or roles granted to them, differ from the source, because a commit replaces them.
+        Until users may write to the destination, users and roles that the sync has created there and may drop (see
+        `CreatedPrincipals.on`) count as missing if they, or roles that they have or inherit, differ from the source,
+        because a commit replaces them.
         """
         record = self._store.record
         options = record.options.users_and_roles
@@ -50,8 +51,8 @@ class Principals:
     def refuse_copy(self) -> None:
         """Raise OperationError InvalidState if users and roles cannot be copied on request now.
 
-        They can be copied if the start options select them, this instance is the coordinator, and the sync has saved
-        its start position.
+        In the state RUNNING, they can be copied if the start options select them, this instance is the coordinator, and
+        the sync has saved its start position.
         """
         record = self._store.record
         if record.options.users_and_roles is None:

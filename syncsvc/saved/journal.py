@@ -30,10 +30,10 @@ class Kind(Enum):
     """The kinds of entries, with their texts.
 
     COMMAND: an accepted command; for a change of the limits, with the changes. STATE: the name of a new state of the
-    sync. FAILURE: the name and the description of the error with which the sync failed. WITHDRAWN: the cut-over was
-    undone. WRITABLE: users may write to the destination. REPAIRED: after a round of repairs, the numbers of documents
-    and definitions repaired so far in this direction. PRINCIPALS: the numbers of users and roles that a commit or a
-    copy on request has copied.
+    sync. FAILURE: the name and the description of the error with which the sync failed. WITHDRAWN: the sync begins to
+    undo the cut-over. WRITABLE: users may write to the destination. REPAIRED: after a round of repairs, the numbers of
+    documents and definitions repaired so far in this direction. PRINCIPALS: after a copy of users and roles, the
+    numbers of those copied so far in this direction.
     """
 
     COMMAND = "command"
@@ -53,8 +53,9 @@ _ESSENTIAL = frozenset({"start", "commit", "reverse", "COMMITTED"})
 class Sender:
     """The sender of a command.
 
-    `caller` is the name of the sender's token; None without a token. `address` is the address of the client. If the
-    process itself sent the command because of `--desiredState`, `caller` is "desiredState" and `address` is None.
+    `caller` is the name of the sender's token; None without a token. `address` is the address from which the command
+    came. If the process itself sent the command because of `--desiredState`, `caller` is "desiredState" and `address`
+    is None.
     """
 
     caller: str | None = None
@@ -91,7 +92,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Site:
-    """A cluster as it was when the sync was started. `shards` is the number of its shards."""
+    """A cluster as it was when the sync was started. `shards` is the number of its shards; 0 if it has none."""
 
     name: str
     address: str
@@ -127,8 +128,10 @@ class Warned:
 class Counts:
     """Totals of this instance since the start of the sync.
 
-    They count applied change events (`events`), applied DDL events (`definitions`), and documents copied again. An
-    event that is applied again after a crash counts twice.
+    `events` counts the change events of documents that this instance applied. `definitions` counts the DDL events that
+    any instance applied, and applied changes of definitions that have no event. `copied_again` counts the documents
+    that the copy read although the destination already had them. An event that is applied again after a crash counts
+    twice.
     """
 
     events: int = 0

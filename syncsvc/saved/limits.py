@@ -28,8 +28,8 @@ _KEY = "limits"
 class LimitsStore:
     """Reads and changes the saved limits of a sync, in the metadata database of the sync.
 
-    Every method raises OperationError IncompatibleMetadata if this version cannot read the saved limits. Every method
-    also raises the driver's errors.
+    Every method raises OperationError IncompatibleMetadata if this version cannot read the saved limits; `change` may
+    then have saved the change. Every method also raises the driver's errors.
     """
 
     def __init__(self, metadata: Metadata, writer: ClusterWriter) -> None:

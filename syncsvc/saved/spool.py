@@ -127,7 +127,8 @@ class Spool:
     """The saved rows of one instance in one direction of the sync. Thread-safe.
 
     `writer` writes to the cluster of `metadata`; `run` is the `fence` of the run record. If the run has a saved
-    position, call `load` before any other method, except `is_saved` and `clear`.
+    position, call `load` before any other method, except `is_saved` and `clear`. The methods that save or delete rows,
+    and `read`, also raise the other errors of `Rows`.
     """
 
     def __init__(

@@ -163,8 +163,8 @@ DOCUMENTS = Feature(
 )
 LIST_CATALOG = Feature(
     "$listCatalog",
-    "Reading all definitions of a replica set in one call.",
-    "The definition of each collection is read separately, which takes longer.",
+    "Reading the indexes of all collections of a replica set in one call.",
+    "The indexes of each collection are read separately, which takes longer.",
     Probe.USE,
     since=((6, 0, 0),),
     shape=Shape.REPLICA_SET,

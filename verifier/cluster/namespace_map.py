@@ -187,9 +187,9 @@ def reverse_contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> It
     for (number, one), (later, other) in combinations(enumerate(entries), 2):
         if _differ_in_case(one[0].database, other[0].database):
             yield (
-                f"reversible is true, but namespaceRemap[{number}] and namespaceRemap[{later}] rename databases whose "
-                "names differ only in case. A reversed sync might have to create both on one cluster, which servers "
-                "refuse."
+                f"reversible is true, but namespaceRemap[{number}] and namespaceRemap[{later}] rename namespaces of "
+                "databases whose names differ only in case. A reversed sync might have to create both databases on one "
+                "cluster, which servers refuse."
             )
 
 
@@ -215,7 +215,7 @@ def shown(name: Namespace) -> str:
 def renamed(definition: CollectionSpec, names: NamespaceMap) -> CollectionSpec:
     """Return the definition under its name on the destination. In a view, names of collections are replaced, too.
 
-    Raises NotRewritable for a view that cannot refer to its collections on the destination.
+    Raises NotRewritable for a view whose references to collections cannot be replaced.
     """
     if not names:
         return definition
@@ -283,7 +283,8 @@ def obstacles(definition: CollectionSpec, names: NamespaceMap) -> Iterator[str]:
     size = len(str(replace(definition, namespace=there).storage).encode())
     if there != name and size > LONGEST_NAME:
         yield (
-            f"{name} would be named {there}, but servers allow at most {LONGEST_NAME} bytes for a name, not {size}."
+            f"{name} would be named {there}, but servers allow at most {LONGEST_NAME} bytes for a name (or, for a "
+            f"time-series collection, for the name of its buckets), not {size}."
         )
     try:
         renamed(definition, names)
@@ -310,9 +311,9 @@ def _beside(definition: CollectionSpec) -> list[Namespace]:
 
 
 def case_collisions(definitions: Iterable[CollectionSpec], names: NamespaceMap) -> Iterator[str]:
-    """Yield a sentence for each pair of the destination's databases whose names would differ only in case.
+    """Yield a sentence for each pair of databases whose names on the destination would differ only in case.
 
-    Servers refuse such names. Yield nothing if no namespaces are renamed.
+    The databases are those of `definitions`. Servers refuse such names. Yield nothing if no namespaces are renamed.
     """
     if not names:
         return

@@ -59,12 +59,18 @@ class _Mismatch(Strict):
         Difference,
         by_value=True,
     )
-    namespace = always(fields.String, "The name of the collection or view on the source.")
+    namespace = always(
+        fields.String,
+        "The name of the collection or view on the source; for documents of a time-series collection, the name of its "
+        "buckets.",
+    )
     destinationNamespace = sometimes(
         fields.String,
         "The name of the collection or view on the destination, if it differs from the name on the source.",
     )
-    generation = always(fields.Integer, "The generation of the check that found the difference.")
+    generation = always(
+        fields.Integer, "The newest generation of the check that found the difference."
+    )
     durationSecs = always(
         fields.Float,
         "The time from the first to the last comparison that found the difference, in seconds; for a document, this "

@@ -97,7 +97,8 @@ class Task:
     # For COLLECTION and COUNT, the names of the collection or view. For RANGE and RECHECK, the namespaces that store
     # the documents: for a time-series collection, the namespaces of its buckets.
     names: NamespacePair
-    # COLLECTION: whether the task also adds RANGE tasks, which compare the documents.
+    # COLLECTION: whether the task also adds RANGE tasks, which compare the documents. (For a time-series collection, it
+    # may add them even if this is False: see `Worker`.)
     scan: bool = False
     # RANGE: the bounds of the range, as in `ranges.Range`.
     lower: bytes | None = None
@@ -158,9 +159,9 @@ def _full(group: KeyGroup, size: int, following: Recheck) -> bool:
 
 
 def merged(rechecks: Iterable[Recheck]) -> dict[bytes, Recheck]:
-    """Merge rechecks, given in the order of their ids, into one per document, and return them by digest of the key.
+    """Merge rechecks, given in the order of their ids, into one per key, and return them by the digest of the key.
 
-    If a document was found to differ and has changed since, the result contains its recheck for the change, whose
+    If a document was found to differ and has also changed, the result contains its recheck for the change, whose
     `since` is None.
     """
     found: dict[bytes, Recheck] = {}

@@ -1,4 +1,4 @@
-"""Saves the UUIDs of the collections that the sync creates on the destination, so that a reset recognizes them.
+"""Saves the UUIDs of the collections that the sync creates on the destination, to recognize the collections later.
 
 A name is not enough: users may drop such a collection, and create another one with its name.
 """
@@ -22,7 +22,7 @@ def save_created(context: RunContext, records: Iterable[CollectionRecord], stop:
     """Save the destination UUID of each collection in `records` that is empty and has no saved UUID yet.
 
     Must be called between the creation of a collection and the first write to it: a collection that already has
-    documents counts as created by a user. Raises the driver's errors.
+    documents counts as created by a user. Raises OperationError and the driver's errors.
     """
     missing: dict[str, dict[str, CollectionRecord]] = defaultdict(dict)
     for record in records:

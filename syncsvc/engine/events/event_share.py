@@ -1,4 +1,4 @@
-"""Computes which change events one of several instances applies: its share.
+"""Computes which changes of documents one of several instances applies: its share.
 
 All events of one document belong to one instance, and all instances must agree on which one. So the share is computed
 from the document's `_id`, as servers compare it, or from the collection's UUID for events that must stay in order even

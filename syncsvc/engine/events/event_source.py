@@ -46,8 +46,8 @@ class EventSource:
     def pages(self) -> Iterator[StreamPage]:
         """Yield the pages of change events in their order, without end. Some pages have no events.
 
-        Raises OperationError OplogWindowExceeded and EventSpoolDamaged, the driver's errors that are not temporary, and
-        `Cancelled`.
+        Raises OperationError, such as OplogWindowExceeded, EventTooLarge or EventSpoolDamaged, the driver's errors that
+        are not temporary, and `Cancelled`.
         """
         while True:
             yield from self._spooled()

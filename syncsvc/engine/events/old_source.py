@@ -1,9 +1,11 @@
 """Handles the events of sources before 6.0, which contain names instead of UUIDs and do not report every DDL operation.
 
-Of the DDL operations, only drops, renames and dropDatabase have events. After such an event, its names no longer mean
-the same collections, so the collections with these names are dropped on the destination. `DefinitionWatch` detects the
-changes that have no event, and `Unreported` applies them; `Unreported` also copies a collection that was renamed. Until
-that copy, the events with the new name are ignored.
+Of the DDL operations, only drops, renames and dropDatabase have events. Instances that share a sync refuse drops and
+renames of synced collections (`SharedOldSource`). The rest is about an instance that runs a sync alone (`OldSource`).
+
+After a drop or rename, the names in the event no longer mean the same collections, so the collections with these names
+are dropped on the destination. `DefinitionWatch` detects the changes that have no event, and `Unreported` applies them;
+`Unreported` also copies a collection that was renamed. Until that copy, the events with the new name are ignored.
 
 The collections are listed after the start of the stream, so a name in an event may mean an earlier collection than the
 listed one. Then the listed collection is dropped on the destination, too, and copied again.
@@ -30,7 +32,10 @@ class NamedEvents(Protocol):
     """Handles the events of a source before 6.0: finds records of collections by name, and applies DDL events."""
 
     def record_of(self, namespace: Namespace) -> CollectionRecord | None:
-        """Return the record of the collection with this name on the source; None if its data events must be ignored."""
+        """Return the record of the collection with this name on the source; None if its data events must be ignored.
+
+        Raises OperationError if the events can be neither applied nor ignored.
+        """
 
     def apply(self, event: DefinitionEvent) -> None:
         """Apply a DDL event. Raises OperationError if that is impossible."""
@@ -53,7 +58,7 @@ class OldSource:
 
     def record_of(self, namespace: Namespace) -> CollectionRecord | None:
         record = self._context.registry.at(namespace)
-        # An incomplete copy was begun by a killed process, and the source has dropped the collection since.
+        # An incomplete copy was begun by a killed process, and the source has dropped or renamed the collection since.
         return record if record is not None and record.is_copied else None
 
     def apply(self, event: DefinitionEvent) -> None:
@@ -103,7 +108,7 @@ class SharedOldSource:
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
         self._stop = stop
-        # Names of collections that the filter excludes, or that the source has dropped again.
+        # Names that are not synced: the filter excludes them, they are reserved, or no collection has them any more.
         self._not_synced: set[Namespace] = set()
 
     def record_of(self, namespace: Namespace) -> CollectionRecord | None:

@@ -234,8 +234,8 @@ def test_a_namespace_that_collides_after_a_reverse_is_named(
 def test_databases_that_a_reversed_sync_could_not_create_are_named() -> None:
     entries = [(named(one), named(other)) for one, other in [("d.a", "x.a"), ("D.b", "y.b")]]
     assert [*reverse_contradictions(entries)] == [
-        "reversible is true, but namespaceRemap[0] and namespaceRemap[1] rename databases whose names differ only in "
-        "case. A reversed sync might have to create both on one cluster, which servers refuse."
+        "reversible is true, but namespaceRemap[0] and namespaceRemap[1] rename namespaces of databases whose names "
+        "differ only in case. A reversed sync might have to create both databases on one cluster, which servers refuse."
     ]
     assert not [*reverse_contradictions(entries[:1])]
 
@@ -363,16 +363,16 @@ def spec(name: str, kind: Kind = Kind.COLLECTION, **options: Any) -> CollectionS
             {"d": "longer"},
             spec("d." + "a" * 250),
             [
-                f"d.{'a' * 250} would be named longer.{'a' * 250}, but servers allow at most 255 bytes for a name, not "
-                "257."
+                f"d.{'a' * 250} would be named longer.{'a' * 250}, but servers allow at most 255 bytes for a name (or, "
+                "for a time-series collection, for the name of its buckets), not 257."
             ],
         ),
         (
             {"d": "eleven"},
             spec("d." + "a" * 234, Kind.TIME_SERIES),
             [
-                f"d.{'a' * 234} would be named eleven.{'a' * 234}, but servers allow at most 255 bytes for a name, not "
-                "256."
+                f"d.{'a' * 234} would be named eleven.{'a' * 234}, but servers allow at most 255 bytes for a name (or, "
+                "for a time-series collection, for the name of its buckets), not 256."
             ],
         ),
         ({"d": "e"}, spec("d.a", encryptedFields={"escCollection": "enxcol_.a.esc"}), []),
