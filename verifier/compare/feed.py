@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from bson.timestamp import Timestamp
 
 from verifier.cluster.events import DefinitionEvent
+from verifier.cluster.keys import id_only
 from verifier.cluster.namespace import Namespace, is_user_namespace
 from verifier.cluster.times import Position, seconds_between
 from verifier.compare.amounts import Lag, Rate
@@ -51,7 +52,8 @@ class _Noted:
         # Collections first, so that rechecks of their single documents are not saved.
         yield from map(whole_collection, self.collections)
         for namespace, keys in self.keys.items():
-            yield from (recheck_of(namespace, key) for key in keys)
+            # The key of a sharded collection also contains the shard key, which can differ between the clusters.
+            yield from (recheck_of(namespace, key) for key in set(map(id_only, keys)))
 
 
 class Feed:

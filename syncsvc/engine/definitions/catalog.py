@@ -289,8 +289,8 @@ class Catalog:
         """Drop, build and change indexes until a collection has those of its stand-in definition.
 
         In a stand-in, unique indexes are not unique, TTL indexes never expire documents, and deferred indexes are
-        missing (see `standin`). An index that only supports the shard key may remain. Raises OperationError DefinitionNotApplicable; its text names an index that cannot be
-        built.
+        missing (see `standin`). An index that only supports the shard key may remain. Raises OperationError
+        DefinitionNotApplicable; its text names an index that cannot be built.
         """
         namespace, wanted = definition.storage, standin.stand_in(definition).indexes
         # Drop before building: an old index may conflict with a new one.

@@ -14,7 +14,7 @@ from verifier.runtime.retry import impatient
 
 def test_a_patient_caller_gets_the_lock() -> None:
     lock = threading.Lock()
-    with one_save(lock, "The record"):
+    with one_save(lock, "the record"):
         assert lock.locked()
     assert not lock.locked()
 
@@ -22,8 +22,10 @@ def test_a_patient_caller_gets_the_lock() -> None:
 def test_an_impatient_caller_gets_an_error_and_the_lock_stays_taken() -> None:
     lock = threading.Lock()
     with lock:
-        with impatient(0.05), pytest.raises(OperationError, match="The record is still") as raised:
-            with one_save(lock, "The record"):
+        with impatient(0.05), pytest.raises(
+            OperationError, match="still saving the record,"
+        ) as raised:
+            with one_save(lock, "the record"):
                 pytest.fail("the lock is held by another thread")
         assert raised.value.kind is CLUSTER_UNREACHABLE
         assert lock.locked()

@@ -107,6 +107,17 @@ def test_a_document_is_saved_once_however_often_it_changed() -> None:
     assert sorted(saved.keys) == [key(1), key(2)]
 
 
+def test_the_shard_key_is_no_part_of_the_key() -> None:
+    """A shard key can differ between the clusters. The check relates a change of the source to one of the destination."""
+    feed = opened(saved := Saved())
+    feed.page_begins(Timestamp(2, 9))
+    for value in (7, 8):
+        feed.changed(NAMESPACE, bson.encode({"k": value, "_id": 1}))
+    feed.page_ends(position(2), Timestamp(2, 9))
+    feed.flush()
+    assert saved.keys == [key(1)]
+
+
 def test_the_position_is_that_of_the_saved_changes() -> None:
     feed = opened(Saved())
     page(feed, 2, 1)

@@ -109,7 +109,7 @@ class _Unanswered(FencedWriter):
 def test_a_command_waits_only_for_its_time_while_another_thread_shards_the_marks() -> None:
     writer = _Unanswered(epoch=2)
     with writer._spreading, impatient(0.05):
-        with pytest.raises(OperationError, match="The collection fences is still") as raised:
+        with pytest.raises(OperationError, match="still saving the collection fences,") as raised:
             writer.settle()
     assert raised.value.kind is CLUSTER_UNREACHABLE
 
