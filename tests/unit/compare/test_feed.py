@@ -108,7 +108,7 @@ def test_a_document_is_saved_once_however_often_it_changed() -> None:
 
 
 def test_the_shard_key_is_no_part_of_the_key() -> None:
-    """A shard key can differ between the clusters. The check relates a change of the source to one of the destination."""
+    """A shard key can differ between the clusters, and the check relates the changes of the two."""
     feed = opened(saved := Saved())
     feed.page_begins(Timestamp(2, 9))
     for value in (7, 8):
