@@ -147,6 +147,8 @@ def test_ddl_events_are_applied_once_and_in_order(pair: Pair, fleet: Fleet) -> N
     writes.views(source)
     writes.modifications(source)
     fleet.commit()
+    applied = [scrape(each)["mongosync_definitions_applied_total"][()] for each in fleet.daemons]
+    assert applied[0] > 0 and applied[1:] == [0]
     pair.assert_equal()
 
 

@@ -221,7 +221,6 @@ class Tail:
         self._feed.defined(event)
         self._context.observe(Point.BARRIER_REACHED, str(event.namespace))
         self._shared_barrier.take(event.token, lambda: self._apply(event))
-        self._context.progress.add(definitions_applied=1)
         self._context.observe(Point.DEFINITION_APPLIED, str(event.namespace))
         self._dispatcher.end(position_at(event.token), source_time)
 
@@ -283,3 +282,5 @@ class Tail:
             self._definitions.apply(event)
         else:
             self._named_events.apply(event)
+        # Of several instances, only the coordinator applies the event.
+        self._context.progress.add(definitions_applied=1)
