@@ -42,8 +42,9 @@ def commit(
 ) -> None:
     """Commit the sync: cut over to the destination.
 
-    Stop the applications that write to the source first. Just before it sends the commit, the command shows the number
-    of synced collections, warns if it is 0, and asks for the name of the destination as a confirmation.
+    Stop the applications that write to the source first. Just before it sends the commit, the command warns if the sync
+    contains no collections. Unless --yes is given, it also shows the number of synced collections, and asks for the
+    name of the destination as a confirmation.
     """
     answer = tool.api.get("progress")
     progress = read_progress(tool, answer)
@@ -106,7 +107,7 @@ def _send_until_accepted(
 
     If no answer arrives, or the answer is an error after which the commit may have begun or can still begin, read the
     progress before a retry. `progress` is the last progress read, and `max_lag` the largest permitted lag in seconds
-    (None: no limit). Raises ClientError if waiting cannot make a commit possible, if the daemon refuses the commit with
+    (None: no limit). Raises ClientError if waiting cannot make a commit possible, if the daemon answers a request with
     another error, or when the timeout of `watching` is over.
     """
     while True:

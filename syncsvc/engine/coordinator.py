@@ -239,7 +239,7 @@ class Coordinator(Phases):
             self._context.registry.reload(stop)
 
     def _cut_over(self, stop: StopToken) -> Phase:
-        # From here on users may write to the destination, so no instance may write to it any more. An event after the
+        # From here on users may write to the destination, so no instance may apply changes any more. An event after the
         # commit time may have made an instance withhold indexes.
         self._wait_for_indexes(lambda other: other.phase.applied, stop)
         try:
@@ -326,7 +326,7 @@ class Coordinator(Phases):
             WarningKind.FOREIGN_BLOCK,
             f"An administrator or another program has blocked user writes to {name} (the source) and given a reason, "
             "so the server refuses the write block of this sync. The commit continues without its own block. Stop all "
-            f"applications that write to {name}: writes after the other block is lifted would be lost.",
+            f"applications that write to {name}: writes made after the other block is lifted may be lost.",
         )
 
     def _commit_time(self, stop: StopToken) -> Timestamp:

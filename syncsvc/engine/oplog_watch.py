@@ -72,9 +72,9 @@ class OplogWatch:
         self._held_after = held_after
 
     def let_go(self) -> None:
-        """From now on, do not fail the sync if the oplog drops entries.
+        """Do not fail the sync if the oplog drops entries, until `follow` is called again.
 
-        Call this when all events up to the commit are applied.
+        Call this when all events up to the commit are applied. A withdrawn commit calls `follow` again.
         """
         self._held_after = _nothing
 
@@ -118,7 +118,7 @@ class OplogWatch:
         self._spooler.judge(assumed_left(age), self._rest_seconds(age, None))
 
     def _rest_seconds(self, age: float, copy_left: float | None) -> float | None:
-        """Return for how many more seconds the sync needs the oplog entry after its saved position; None if unknown.
+        """Return the seconds for which the sync still needs the oldest of its needed oplog entries; None if unknown.
 
         `age` is the current age of that entry, and `copy_left` the time until the copy ends (None if unknown), both in
         seconds. During change event application, the result assumes that applying the waiting events takes as long as
@@ -217,7 +217,10 @@ class OplogWatch:
         self._warn(oplog, left, copy_left)
 
     def _copied(self) -> int:
-        """Return the number of bytes that all instances have copied; the progress shows only this instance's copy."""
+        """Return the number of bytes that all instances have copied, according to the registry of this instance.
+
+        Only the coordinator updates the registry during the copy, so in other instances the result does not grow.
+        """
         return sum(each.copied for each in self._context.registry)
 
     def _warn(self, oplog: Oplog, left: float | None, copy_left: float | None) -> None:

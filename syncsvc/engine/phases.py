@@ -64,7 +64,7 @@ class Phases(ABC):
             group.stop.stop("done")
 
     def _read(self, stop: StopToken) -> None:
-        """Run the phases that read the source, up to change event application; a no-op if these phases are over."""
+        """Run the phases up to change event application; meanwhile, watch the oplog, and spool events if necessary."""
         record = self._context.run.record
         if record.position is not None and not record.phase.applied:
             self._spooler.load(record.position)
@@ -132,7 +132,7 @@ class Phases(ABC):
         """Every half second until stopped, save the run record if it was not saved within the last half second.
 
         Each save is also a heartbeat for the other instances. Raises OperationError Superseded if another process has
-        taken over the run.
+        taken over the run, the driver's errors, and `Cancelled` when stopped.
         """
         while True:
             stop.sleep(HEARTBEAT_INTERVAL)

@@ -32,7 +32,10 @@ class ReservedDatabase:
 
 @dataclass(frozen=True)
 class Measured:
-    """A collection or view of the source that will be synced, and its size on the source."""
+    """A collection or view of the source that will be synced, and its size there.
+
+    With a document filter, the numbers of documents and bytes are estimates for the selected documents.
+    """
 
     definition: CollectionSpec
     size: Size = Size()
@@ -54,7 +57,7 @@ class Findings:
     bad_patterns: tuple[str, ...] = ()
     # The queries of document filters that the source refuses: the collection of each, and the server's error.
     bad_queries: tuple[tuple[Namespace, str], ...] = ()
-    # The user databases on the destination that hold a collection or view.
+    # The user databases on the destination that hold a collection other than `system.profile` and `system.views`.
     occupied: tuple[str, ...] = ()
     # The names that the sync needs, but that the destination already has; only if the destination may hold other data.
     taken: Taken = Taken()

@@ -86,7 +86,11 @@ class _ReportedPhase(Strict):
     phase = always(fields.Enum, "The phase.", Phase, by_value=True)
     began = known_time("When the phase began")
     ended = nullable(fields.String, "When the phase ended, in UTC; null for the current phase.")
-    seconds = always(fields.Float, "How long the phase took, or has taken until now, in seconds.")
+    seconds = always(
+        fields.Float,
+        "How long the phase took, or has taken until now, in seconds; 0 for the last phase of a sync that is committed "
+        "or being reset.",
+    )
     idleSeconds = always(
         fields.Float,
         "For how long during the phase the sync was paused, had failed, or had no running process, in seconds.",
@@ -206,11 +210,15 @@ class _ReportedVerification(_Amounts):
     )
     method = always(
         fields.List,
-        "The method by which the verification compares both clusters, as sentences.",
+        "The method by which the verification compares both clusters, as sentences; empty if it has not begun, was "
+        "disabled, or its result is not known.",
         fields.String(),
     )
     notCompared = always(
-        fields.List, "The data that is not compared, as sentences.", fields.String()
+        fields.List,
+        "The data that the verification does not compare, as sentences; empty if it has not begun, was disabled, or "
+        "its result is not known.",
+        fields.String(),
     )
     cutOverSteps = always(
         fields.List, "The steps of the cut-over that are complete.", fields.String()

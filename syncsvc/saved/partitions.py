@@ -31,8 +31,8 @@ from verifier.runtime.tasks import StopToken
 _PARTITIONS = ("partitions", "partitionsReversed")
 # The index for claims, which look for the largest unclaimed partition, and for the check whether any partition is left.
 _INDEX = {"key": {"status": 1, "instance": 1, "total": -1, "_id": 1}, "name": "claims"}
-# The maximum number of partitions that one call claims; and their maximum total size in bytes if several instances run
-# the sync. Claiming many at once saves round trips.
+# The maximum number of partitions that one call claims; and, if several instances run the sync, the maximum total size
+# in bytes of several partitions claimed together. Claiming many at once saves round trips.
 _MOST_CLAIMED = 20
 _MOST_BYTES = 16 << 20
 
@@ -162,7 +162,7 @@ def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Partitions:
-    """The saved partitions of a sync. Several threads may claim partitions at the same time.
+    """The saved partitions of a sync. Several threads may plan, claim and save partitions at the same time.
 
     `reversals` is the number of reversals so far: each direction has its own partitions. `instance` is the ID of this
     instance, and `alone` is whether no other instance takes part. `writer` writes to the cluster of `metadata`. The

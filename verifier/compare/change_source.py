@@ -11,7 +11,7 @@ from verifier.compare.check_progress import Changes
 
 
 class ChangeSource(Protocol):
-    """Reads the change events of one cluster, and saves rechecks of the changed documents and collections."""
+    """Follows the change events of one cluster, and saves rechecks of the changed documents and collections."""
 
     @property
     def newest(self) -> Timestamp | None:
@@ -32,4 +32,7 @@ class ChangeSource(Protocol):
         """
 
     def changes(self) -> Changes:
-        """Return the statistics of the change events; in a sync, which counts the events itself, `seen` is empty."""
+        """Return the statistics of the change events.
+
+        For the source of a sync, `seen` is empty: the sync reads these events for the check, and counts them itself.
+        """

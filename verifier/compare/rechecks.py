@@ -47,8 +47,9 @@ class Rechecks:
         return self._changed_any
 
     def add(self, rechecks: Iterable[Recheck]) -> None:
-        """Save rechecks for the next generation, except those known to be saved already.
+        """Save rechecks for the next generation, except those that earlier calls have made unnecessary.
 
+        That is, those known to be saved, and those of changed documents whose whole collection is compared again.
         Raises the driver's errors, the errors of a save (see CheckStore), and `Cancelled`.
         """
         listed = list(rechecks)

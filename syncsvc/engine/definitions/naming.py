@@ -2,8 +2,9 @@
 
 A collection normally has the same name as on the source, unless the start options rename it. But the collections are
 listed after the start of the change stream. So the listing may find a collection under a name that belonged to another
-collection when the first events occurred. The listed collection is then parked: it gets a temporary name on the
-destination, until its own events drop or rename it, or its name becomes free.
+collection when the first events occurred. If one of these events gives the name to the other collection, that
+collection is parked: it gets a temporary name on the destination, until its own events drop or rename it, or its name
+becomes free.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class SourceListing:
     """Lists the collections and views of the source, and creates them on the destination.
 
     Collections get relaxed options and indexes until the commit. Call `run` only after the position at which the change
-    stream begins is saved: later changes then arrive as events.
+    stream begins is saved: later writes then arrive as events.
     """
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
@@ -43,7 +43,8 @@ class SourceListing:
         Collections that an earlier, unfinished call created are dropped first if they are outdated.
 
         Raises OperationError UnsupportedCollection, TTLNotVerifiable and other errors of definitions that cannot be
-        synced, and DestinationNamespaceExists if the destination has foreign data under a needed name.
+        synced, DocumentFilterFailed, and DestinationNamespaceExists if the destination has foreign data under a needed
+        name.
         """
         listed = read(
             lambda: list(list_collections(self._source_client, self._selection)),
@@ -64,7 +65,8 @@ class SourceListing:
     def _refuse_taken(self, listed: list[CollectionSpec]) -> None:
         """Raise OperationError DestinationNamespaceExists if foreign data has a name that one of `listed` needs.
 
-        The start has already checked this, but users may have created collections or views on the destination since.
+        A no-op unless the start options allow other data on the destination. The start has already checked this, but
+        users may have created collections or views on the destination since.
         """
         if self._options.pre_existing_destination_data:
             context = self._context
@@ -128,8 +130,9 @@ class SourceListing:
     def _create(self, definition: CollectionSpec, stop: StopToken) -> None:
         """Create a collection on the destination as a stand-in, that is, with relaxed options and indexes.
 
-        If the start option `buildIndexes` defers the indexes until after the copy, create the collection without them.
-        The record of the collection must already be saved, so that a crash leaves no collection without a record.
+        If the start option `buildIndexes` defers the indexes until after the copy, create only the index that a shard
+        key needs. The record of the collection must already be saved, so that a crash leaves no collection without a
+        record.
         """
         record = self._registry.get(_uuid(definition))
         assert record is not None

@@ -74,7 +74,7 @@ class Unreported:
         self._unfinished = [each for each in context.registry if old and not each.is_copied]
 
     def finish_copies(self) -> None:
-        """Finish the copies of collections that an earlier run left incomplete; a no-op after the first call.
+        """Finish the copies that were incomplete when this object was created; a no-op after the first call.
 
         A collection that the source has dropped or renamed since is dropped on the destination instead. Call this
         before any event after the saved position is applied.
@@ -132,7 +132,7 @@ class Unreported:
         self._context.progress.add(definitions_applied=1)
 
     def _others(self, name: Namespace, uuid: bytes) -> Iterator[CollectionRecord]:
-        """Yield the records that have either this name on the source or this UUID, but not both."""
+        """Yield the record that has this name on the destination, and that of this UUID; omit one that has both."""
         registry = self._context.registry
         for record in (registry.at(name), registry.get(uuid)):
             if record is not None and (record.uuid, record.source_name) != (uuid, name):
@@ -141,9 +141,9 @@ class Unreported:
     def _redefine(self, record: CollectionRecord, found: CollectionSpec) -> None:
         """Give the destination's collection the source's definition `found`; a no-op if its record has it already.
 
-        The new definition is saved last: if the process is killed before that, a later listing finds the difference
-        again.
-        Raises OperationError if the destination cannot have this definition.
+        The new definition is saved after the options are changed, and when the indexes are built or withheld: if the
+        process is killed before that, a later listing finds the difference again. Raises OperationError if the
+        destination cannot have this definition.
         """
         check(found, self._context.target)
         wanted = replace(

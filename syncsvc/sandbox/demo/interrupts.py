@@ -28,7 +28,8 @@ class Interrupts:
     def held(self) -> Iterator[None]:
         """Delay interrupts until the end of the block; then raise KeyboardInterrupt if any has arrived by that time.
 
-        That includes an interrupt that arrived before the block.
+        That includes an interrupt that arrived before the block. If the block raises an error, only that error is
+        raised.
         """
         self._held = True
         try:
