@@ -98,7 +98,7 @@ class ClusterFacts:
 
     @property
     def reports_ddl(self) -> bool:
-        """Return whether change streams report all DDL events, and the UUID of each event's collection."""
+        """Return whether change streams report DDL, perhaps except changes of shard keys, and collections' UUIDs."""
         return all(map(self.offers, features.REPORTING_DDL))
 
     @property
