@@ -86,9 +86,9 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
 
     The archive (--output) holds answers of the daemon, such as the progress, the collections, the metrics, the report
     and a preflight with the start options of --file, and the end of the log files that --log names: at most 50 MB of
-    each file and 200 MB in total, the newest files first. Damaged files in a directory are skipped, and listed in the output. Credentials, tokens and
-    private keys are removed. The names of hosts and collections, and the _ids of documents that differ or are logged,
-    are kept.
+    each file and 200 MB in total, the newest files first. Damaged files in a directory are skipped, and listed in the
+    output. Credentials, tokens and private keys are removed. The names of hosts and collections, and the _ids of
+    documents that differ or are logged, are kept.
     """
     target = output or Path(f"syncsvc-diagnose-{now()}.tar.gz")
     read = archive.read_logs(logs)
