@@ -30,7 +30,7 @@ from verifier.compare.check_progress import Changes, CheckProgress
 from verifier.runtime.errors import OperationError
 
 _PHASES = {
-    Phase.INITIALIZING: "The sync is creating the collections and indexes on the destination",
+    Phase.INITIALIZING: "The sync is preparing the copy",
     Phase.COPYING: "The sync is copying the collections",
     Phase.INDEXING: "The sync is building the indexes",
     Phase.APPLYING: "The sync is applying change events",
@@ -41,7 +41,7 @@ _PHASES = {
     Phase.RESETTING: "The sync is being reset",
 }
 _BEFORE_EVENTS = {
-    Phase.INITIALIZING: "The collections are not created yet.",
+    Phase.INITIALIZING: "The copy has not begun.",
     Phase.COPYING: "The copy is not finished.",
     Phase.INDEXING: "The indexes are not built yet.",
     Phase.WITHDRAWING: "An interrupted commit is still being undone.",
