@@ -18,8 +18,9 @@ import yaml
 DEFAULT_START = {"source": "cluster0", "destination": "cluster1"}
 
 
-# The unquoted scalars that are not strings in the core schema of YAML 1.2: for each tag, the possible first characters
-# and a regular expression. In YAML 1.1, which PyYAML implements, 1e3 is a string, NO is false, 12:30 is 750, 010 is 8.
+# The unquoted scalars that are not strings in the core schema of YAML 1.2, except null, which PyYAML reads correctly.
+# For each tag, the possible first characters and a regular expression. In YAML 1.1, which PyYAML implements, 1e3 is a
+# string, NO is false, 12:30 is 750, 010 is 8.
 _CORE = {
     "tag:yaml.org,2002:bool": ("tTfF", r"true|True|TRUE|false|False|FALSE"),
     "tag:yaml.org,2002:int": ("-+0123456789", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"),
