@@ -34,7 +34,7 @@ class Reconciler:
     """Sends the commands that lead to the declared state, one at a time, and retries refused commands.
 
     No command is sent on a standby, or if the saved sync has other options than those in the configuration. `retry` is
-    the time before a refused command is sent again, in seconds.
+    the time before a refused command is sent again, in seconds; after CommandInProgress, it is one second.
     """
 
     def __init__(self, service: Service, goal: Goal, recent: RecentCommands, retry: float) -> None:
@@ -67,7 +67,8 @@ class Reconciler:
             self._rest()
         elif self._is_another(sync):
             self._rest(
-                "The options of the saved sync differ from those in startFile, so desiredState has no effect",
+                "The options of the saved sync differ from those in startFile (without a startFile: from the default "
+                "options), so the daemon sends no commands to reach desiredState",
                 "Put the options of the saved sync back into startFile, and restart the process. Or, to begin a sync "
                 "with the new options: set desiredState to paused, restart the process, reset the sync, set "
                 "desiredState back, and restart the process again.",

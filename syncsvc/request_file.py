@@ -18,8 +18,9 @@ import yaml
 DEFAULT_START = {"source": "cluster0", "destination": "cluster1"}
 
 
-# The unquoted scalars that are not strings in the core schema of YAML 1.2: for each tag, the possible first characters
-# and a regular expression. In YAML 1.1, which PyYAML implements, 1e3 is a string, NO is false, 12:30 is 750, 010 is 8.
+# The unquoted scalars that are not strings in the core schema of YAML 1.2, except null, which PyYAML reads correctly.
+# For each tag, the possible first characters and a regular expression. In YAML 1.1, which PyYAML implements, 1e3 is a
+# string, NO is false, 12:30 is 750, 010 is 8.
 _CORE = {
     "tag:yaml.org,2002:bool": ("tTfF", r"true|True|TRUE|false|False|FALSE"),
     "tag:yaml.org,2002:int": ("-+0123456789", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"),
@@ -33,7 +34,7 @@ _CORE = {
 class _Loader(yaml.SafeLoader):
     """A YAML loader that refuses a field that is given twice. PyYAML's loaders silently use the last value.
 
-    Its types are those of YAML 1.2, except that it recognizes dates and `<<`, which `read_request` refuses.
+    Its types are those of YAML 1.2, except that it recognizes dates, `<<` and `=`, which `read_request` refuses.
     """
 
     yaml_implicit_resolvers = {
@@ -63,8 +64,8 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_integer)
 def read_request(file: Path) -> dict[str, Any]:
     """Return the fields in a YAML or JSON file.
 
-    Raises ValueError if the file cannot be read, is neither YAML nor JSON, or does not hold fields that JSON can
-    represent. The text of the error names the file.
+    Raises ValueError if the file cannot be read, is neither YAML nor JSON, gives a field twice, or does not hold fields
+    that JSON can represent. The text of the error names the file.
     """
     try:
         body = _parsed(file)
@@ -72,7 +73,7 @@ def read_request(file: Path) -> dict[str, Any]:
     except RecursionError as error:
         raise ValueError(f"{file} is nested too deeply, or refers to itself.") from error
     if not isinstance(body, dict):
-        raise ValueError(f'{file} must contain fields, such as "source: cluster0".')
+        raise ValueError(f"{file} must contain fields, each with a name and a value.")
     if wrong:
         raise ValueError(f"{file}: {wrong}.")
     return body
@@ -116,11 +117,13 @@ def _not_json(value: Any, path: str) -> Iterator[str]:
                 yield from _not_json(each, f"{path}.{name}" if path else name)
             else:
                 where = f"{path}: " if path else ""
-                yield f'{where}the name of a field must be a string: write "{name}" in quotes'
+                yield f"{where}the name of a field must be a string, not {name}: write the name in quotes"
     elif isinstance(value, list):
         for number, each in enumerate(value):
             yield from _not_json(each, f"{path}[{number}]")
     elif not isinstance(value, str | bool | int | float | None) or (
         isinstance(value, float) and not isfinite(value)
     ):
-        yield f'{path}: write the {type(value).__name__} "{value}" in quotes'
+        yield (
+            f"{path}: JSON cannot represent the {type(value).__name__} {value}; if it is a string, write it in quotes"
+        )

@@ -30,7 +30,8 @@ _MOST_FAILURES = 3
 _STALE = (
     "The documents for dashboards of mongosync (resumeData and globalState in the metadata database) cannot be "
     "updated: {}. The update is retried. The failure does not affect the sync, which never reads these documents. If "
-    "another program deleted or changed the documents, pause and resume the sync to write them again."
+    "another program deleted or changed the documents, pause and resume the sync, or restart this process, to write "
+    "them again."
 )
 
 

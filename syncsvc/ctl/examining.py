@@ -1,4 +1,4 @@
-"""The commands `doctor`, `report` and `diagnose` of `syncctl`, which help to find the cause of a problem."""
+"""The commands `doctor`, `report` and `diagnose` of `syncctl`, which examine and document a sync."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ def report(tool: Tool, output: Path | None) -> None:
 def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path | None) -> None:
     """Write an archive that helps to find the cause of a problem, without secrets.
 
-    The archive (--output) holds the progress, the collections, the metrics, a preflight with the start options of
-    --file, the report, and the end of the log files that --log names: at most 50 MB of each file and 200 MB in total,
-    the newest files first. Damaged files in a directory are skipped, and listed in the output. Credentials, tokens and
-    private keys are removed. The names of hosts and collections, and the _ids of documents that differ or are logged,
-    are kept.
+    The archive (--output) holds answers of the daemon, such as the progress, the collections, the metrics, the report
+    and a preflight with the start options of --file, and the end of the log files that --log names: at most 50 MB of
+    each file and 200 MB in total, the newest files first. Damaged files in a directory are skipped, and listed in the
+    output. Credentials, tokens and private keys are removed. The names of hosts and collections, and the _ids of
+    documents that differ or are logged, are kept.
     """
     target = output or Path(f"syncsvc-diagnose-{now()}.tar.gz")
     read = archive.read_logs(logs)

@@ -30,7 +30,7 @@ from verifier.compare.check_progress import Changes, CheckProgress
 from verifier.runtime.errors import OperationError
 
 _PHASES = {
-    Phase.INITIALIZING: "The sync is creating the collections and indexes on the destination",
+    Phase.INITIALIZING: "The sync is preparing the copy",
     Phase.COPYING: "The sync is copying the collections",
     Phase.INDEXING: "The sync is building the indexes",
     Phase.APPLYING: "The sync is applying change events",
@@ -41,7 +41,7 @@ _PHASES = {
     Phase.RESETTING: "The sync is being reset",
 }
 _BEFORE_EVENTS = {
-    Phase.INITIALIZING: "The collections are not created yet.",
+    Phase.INITIALIZING: "The copy has not begun.",
     Phase.COPYING: "The copy is not finished.",
     Phase.INDEXING: "The indexes are not built yet.",
     Phase.WITHDRAWING: "An interrupted commit is still being undone.",
@@ -54,8 +54,9 @@ _WITHOUT_RUNNING = {
     State.REVERSING: "The sync is being reversed.",
     State.RESETTING: "The sync is being reset.",
 }
-# Shown if no reason is known why a commit is not possible: canCommit is determined only a few times per second.
-_SOON = "The sync is still checking whether a commit is possible."
+# Shown if no reason is known why a commit is not possible. Usually canCommit is not determined yet, which happens a few
+# times per second. Some reasons are not known here, such as a long build of withheld indexes.
+_SOON = "The sync has not determined yet that a commit is possible."
 
 
 def why_no_commit(sync: Sync) -> tuple[str, ...]:
@@ -201,7 +202,7 @@ def _amount(sync: Sync, record: RunRecord) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return `part` as a percentage of `whole`, such as "42 %", rounded down: 100 % means that nothing is left."""
+    """Return `part` as a percentage of `whole`, such as "42 %", rounded down; at most 100 %."""
     return f"{100 * part // whole if part < whole else 100} %"
 
 
@@ -291,7 +292,7 @@ def _first_step(goal: Goal | None) -> Step:
 def _commits_itself(sync: Sync, record: RunRecord) -> bool:
     """Return whether the process will send the commit, because the configuration declares it.
 
-    The declared state has no effect on a sync that began with other options.
+    The process sends no commands for a sync that began with other options.
     """
     return sync.goal is not None and sync.goal.commits and sync.goal.options == record.options
 
@@ -310,7 +311,7 @@ _TRIGGERS = {
 def commands_now(sync: Sync) -> list[str]:
     """Return the names of the commands that the current state and the declared state allow; empty on a standby.
 
-    These commands can still be refused for other reasons.
+    These commands can still be refused for other reasons. The copy of users and roles is never among them.
     """
     if sync.standing is not None and sync.standing.is_standby:
         return []

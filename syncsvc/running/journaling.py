@@ -31,7 +31,7 @@ class JournalKeeper:
         self._store = store
         self._progress = progress
         self._keeping = threading.Lock()  # one save at a time; guards _counted
-        # The counts of this process that are already in the journal.
+        # The counts of this process at the last save or, before the first one, when this object was made.
         self._counted = counts_of(progress.snapshot)
 
     def keep(self) -> None:

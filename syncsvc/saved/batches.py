@@ -15,7 +15,7 @@ MOST_BYTES = 4 << 20
 def batches(documents: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """Yield the documents in lists, each for one command.
 
-    A list contains at most 1000 documents with a total size of about 4 MB, unless a single document is larger.
+    A list contains at most 1000 documents with a total size of at most 4 MiB, unless a single document is larger.
     """
     batch: list[dict[str, Any]] = []
     size = 0

@@ -34,7 +34,8 @@ MOST_PLANNED = 1_000
 class RepairPlan(NamedTuple):
     """The result of a dry run of a repair: the numbers of differences in documents and definitions, and its steps.
 
-    `steps` contains the first differences, at most `MOST_PLANNED`, each with the action that would repair it.
+    `steps` contains the first differences, at most `MOST_PLANNED`, each with the action that a repair would take; some
+    actions repair nothing (see `Action.repairs`).
     """
 
     documents: int
@@ -52,6 +53,7 @@ def mismatches(
 ) -> Iterator[StoredMismatch]:
     """Yield the saved mismatches: first those in definitions and in numbers of documents, then those of documents.
 
+    They are the mismatches of the newest finished generation or, until generation 0 is finished, its mismatches so far.
     Yield nothing if no check is saved. `after` is the page token of the last mismatch already read; None to begin with
     the first. `limit` is the maximum number of mismatches; None for all. Documents are included if they have differed
     for at least `least_seconds` without being changed. With `namespaces`, only mismatches of these namespaces of the
@@ -85,7 +87,7 @@ def repaired(metadata: Metadata, after: str | None, limit: int | None) -> Iterat
 
 
 def repair_plan(metadata: Metadata, replaced: Container[Namespace], stop: StopToken) -> RepairPlan:
-    """Return the plan of a repair: the first differences with their repairs, and the numbers of all differences.
+    """Return the plan of a repair: the first differences with their actions, and the numbers of all differences.
 
     `replaced` are the collections that users have dropped on the destination and created again, under the names that
     mismatches use (see `mismatch_names`). Raises OperationError IncompatibleMetadata, MismatchesReplaced, and the kinds

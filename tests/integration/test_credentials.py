@@ -123,9 +123,9 @@ def test_unusable_files_change_nothing_and_are_reported(guarded: Guarded, daemon
     daemon.start()
     daemon.wait_until_applying()
     for changes, reason in (
-        ({"rotated": "another"}, "in more than the password"),
-        ({"127.0.0.1": "localhost"}, "in more than the password"),
-        ({"/?": "/?w=1&"}, "in more than the password"),
+        ({"rotated": "another"}, "in more than the passwords"),
+        ({"127.0.0.1": "localhost"}, "in more than the passwords"),
+        ({"/?": "/?w=1&"}, "in more than the passwords"),
         ({"?": " ?"}, "must contain only the connection string"),
         ({NEW: "100%"}, "must be percent-encoded"),
     ):

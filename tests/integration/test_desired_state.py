@@ -193,7 +193,7 @@ def test_an_unexpected_error_does_not_end_the_process(declared: Declared) -> Non
         declared.declare("committed")
         daemon.wait_for_warning("InternalError")
     assert declared.audited_errors() == ["InternalError"]
-    assert daemon.log.count("A command of desiredState failed because of a bug") == 1
+    assert daemon.log.count("A command that desiredState requires failed because of a bug") == 1
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
 

@@ -98,7 +98,10 @@ class ClusterFacts:
 
     @property
     def reports_ddl(self) -> bool:
-        """Return whether change streams report all DDL events, and the UUID of each event's collection."""
+        """Return whether change streams report DDL events, each with the UUID of its collection.
+
+        Some of these clusters report no changes of shard keys.
+        """
         return all(map(self.offers, features.REPORTING_DDL))
 
     @property

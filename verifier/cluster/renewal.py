@@ -38,7 +38,7 @@ _PAUSE = 10.0
 _REMEDY = (
     "The former credentials stay in use. The new credentials are tried again every ten seconds: correct the file "
     "with the connection string, the TLS files that the connection string names, or the user on the cluster. If parts "
-    "other than the password and the names of TLS files changed, restart this process."
+    "other than the passwords and the names of TLS files changed, restart this process."
 )
 
 
@@ -117,7 +117,7 @@ class _Opened:
         if without_credentials(found.uri) != without_credentials(self._in_use.uri):
             raise OperationError(
                 INVALID_CONNECTION_FILE,
-                "The new connection string differs from the former one in more than the password and the names of "
+                "The new connection string differs from the former one in more than the passwords and the names of "
                 "TLS files. Correct the new connection string, or restart this process to use it.",
             )
         with connect(found.uri, self._application, self._cluster.name) as trial:
@@ -136,7 +136,7 @@ class _Opened:
 
     def _report(self, found: Credentials | None, text: str) -> None:
         """Show a refusal of the credentials `found` as a warning; log it if the credentials or the reason are new."""
-        what = f"The new credentials of the cluster {self._cluster.name} cannot be used: {text}"
+        what = f"The new credentials of the cluster {self._cluster.name} cannot be used: {text.removesuffix('.')}"
         if self._wait is None:
             self._wait = waits.begin(what, _REMEDY)
         self._wait.what = what

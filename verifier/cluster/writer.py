@@ -101,7 +101,7 @@ class ClusterWriter:
                 raise
 
     def administer(self, command: dict[str, Any], database: str = "admin") -> dict[str, Any]:
-        """Run an administrative command that accepts no write concern, and return the reply.
+        """Run an administrative command without adding a write concern, and return the reply.
 
         Temporary failures are retried. Raises the same errors as `run`.
         """

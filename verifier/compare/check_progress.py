@@ -29,7 +29,7 @@ class Phase(Enum):
 class Outcome(Enum):
     """The outcome of a check: PASSED without mismatches, FAILED with mismatches.
 
-    INCOMPLETE means that not everything was compared, so the clusters may differ.
+    INCOMPLETE means that an error ended the check before everything was compared, so the clusters may differ.
     """
 
     PASSED = "passed"
@@ -178,7 +178,7 @@ class CheckProgress:
     size_per_second: float | None = None
     # The durations of the most recent generations after generation 0.
     recent_recheck_seconds: tuple[float, ...] = ()
-    # The number of documents that all generations after generation 0 have compared.
+    # The number of documents that the finished generations after generation 0 have compared.
     rechecked: int = 0
     source: Changes = Changes()
     destination: Changes = Changes()
@@ -188,7 +188,7 @@ class CheckProgress:
     namespaces: Mapping[Namespace, NamespaceProgress] = field(default_factory=dict)
     # Whether the check knows that users no longer write.
     writes_off: bool = False
-    # Sentences about what was not compared, and why.
+    # Sentences that qualify the result, such as what was not compared, and why.
     notes: tuple[str, ...] = ()
     verdict: Verdict | None = None
 

@@ -7,7 +7,7 @@ expressions that users write: validators, pipelines of views, filters of partial
 collection or index is ignored, but not the order of fields in the value of an option or in a shard key. Options that
 only state a default (of validation or of capped collections) are ignored, and so are flags that servers
 add to the options of time-series collections. Shard keys are compared if both clusters are sharded. If a collection is
-sharded on the destination only, an index that supports its shard key does not count as extra.
+sharded on the destination only, an index that only supports its shard key does not count as extra.
 
 Collections are matched by name, and names inside views are compared as they are. So the caller must first apply renames
 to the expected definitions.
@@ -50,7 +50,10 @@ _NO_METADATA = re.compile(r",?app_metadata=\(\)")
 def compare_definitions(
     expected: Iterable[CollectionSpec], actual: Iterable[CollectionSpec]
 ) -> list[DefinitionMismatch]:
-    """Return every difference between the expected definitions and the actual definitions on the destination."""
+    """Return every difference between the expected and the actual definitions.
+
+    The descriptions call the expected definitions those on the source, and the actual ones those on the destination.
+    """
     wanted = {spec.namespace: spec for spec in expected}
     found = {spec.namespace: spec for spec in actual}
     mismatches: list[DefinitionMismatch] = []
@@ -84,8 +87,8 @@ def _compare(
 def _own_options(options: Document) -> Document:
     """Return the options, except those that only state a default, and flags that servers set.
 
-    The command collMod can save options that state a default; create does not. The deprecated `autoIndexId` is left
-    out, too: `idIndex` shows whether the index on `_id` exists.
+    For example, a collMod can have saved an option that states a default. The deprecated `autoIndexId` is left out,
+    too: `idIndex` shows whether the index on `_id` exists.
     """
     return {
         name: value

@@ -88,7 +88,7 @@ def _scope(raw: bytes, at: int) -> int:
 
 
 class _Pair(NamedTuple):
-    """An embedded document or array that both documents have: its path, and its offset in each document."""
+    """Two documents or arrays to compare: the path that both have, and the offset of each in its whole document."""
 
     path: str
     source: int

@@ -119,10 +119,11 @@ class Worker:
         )
 
     def take_snapshots(self) -> None:
-        """List all definitions now, with few commands. Call this if the generation compares all of them.
+        """List all definitions of each cluster that can list them with few commands. Other definitions are read later.
 
-        A definition that changes after the listing of generation 0 is compared again after the end of user writes, with
-        all other definitions. Raises the driver's errors, and `Cancelled`.
+        Call this if the generation compares all definitions. A definition that changes after the listing of generation
+        0 is compared again after the end of user writes, with all other definitions. Raises the driver's errors, and
+        `Cancelled`.
         """
         self._snapshots = tuple(
             read(lambda: Snapshot(client), self._stop) for client in self._clients

@@ -19,7 +19,8 @@ from bson.int64 import Int64
 from syncsvc.rules import sharding
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
 
-# Limits that are never reached: the largest expireAfterSeconds that the server accepts, and a petabyte.
+# Limits that are not reached in practice: the largest expireAfterSeconds that the server accepts (68 years), and a
+# petabyte.
 NEVER_SECONDS = 2147483647
 CAPPED_ROOM = Int64(1 << 50)
 
@@ -43,10 +44,10 @@ def supported(definition: CollectionSpec) -> CollectionSpec:
 
 
 def serving(definition: CollectionSpec) -> Document | None:
-    """Return the index to create before a collection is sharded; None if the index on `_id` is enough.
+    """Return the index to create before a collection is sharded; None if only the index on `_id` supports the key.
 
     The result is the relaxed form of an index that supports the shard key. If the shard key is unique, the result is
-    the original index, because the server requires a unique one.
+    the original index, because the server then requires a unique one.
     """
     key = definition.shard_key
     assert key is not None
@@ -66,7 +67,7 @@ def weakened(collection: str, index: Document) -> Command:
 def stand_in(definition: CollectionSpec) -> CollectionSpec:
     """Return the relaxed definition that a collection has on the destination until the commit.
 
-    The definition of a view is returned unchanged.
+    Deferred indexes (see `deferred_names`) are left out. The definition of a view is returned unchanged.
     """
     if definition.kind is Kind.VIEW:
         return definition

@@ -97,8 +97,8 @@ class Application:
     def wait_until_past(self, time: Timestamp) -> None:
         """Wait until this instance has applied all its events up to `time`, a cluster time of the source.
 
-        Appends a no-op to the source's oplog, because the stream of an idle source would never pass that time. Raises
-        `Cancelled`.
+        Appends a no-op to the source's oplog, because the stream of an idle source would pass that time only with the
+        source's own periodic no-op. Raises the driver's errors and `Cancelled`.
         """
         append_note(self._context.source_client, self._stop)
         with waiting("The commit waits until all earlier changes are applied", LOOK_AT_LAG):

@@ -132,8 +132,8 @@ class ShardKeyWatch:
     def run(self, stop: StopToken) -> None:
         """Look for resharded or moved collections periodically until stopped; no-op if the source is a replica set.
 
-        If several instances share the sync, raises OperationError ShardKeyChanged for such a collection: only an event
-        could tell all instances when to copy it again.
+        If several instances share the sync, raises OperationError ShardKeyChanged if a check finds the same such
+        collections as the previous one: only an event could tell all instances when to copy them again.
         """
         if not self._context.source_facts.is_sharded:
             return
@@ -245,7 +245,7 @@ def replaced(
 def _changed(records: Iterable[CollectionRecord]) -> OperationError:
     names = ", ".join(sorted(str(each.source_name) for each in records))
     return OperationError(
-        SHARD_KEY_CHANGED, f"The source has replaced {names} with new collections."
+        SHARD_KEY_CHANGED, f"The source has replaced these collections with new ones: {names}."
     )
 
 

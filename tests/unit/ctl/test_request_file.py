@@ -86,11 +86,14 @@ def test_yaml_is_read_as_yaml_1_2(tmp_path: Path, text: str, value: object) -> N
         ("includeNamespaces:\n- database: 2026-01-01", "includeNamespaces[0].database"),
         (
             "verification: {true: 1}",
-            'verification: the name of a field must be a string: write "True"',
+            "verification: the name of a field must be a string, not True: write the name in quotes",
         ),
         ('{"a": 1, "a": 2}', "a is given twice"),
-        ('{"a": NaN}', 'a: write the float "nan" in quotes'),
-        ("a: .nan", 'a: write the float "nan" in quotes'),
+        (
+            '{"a": NaN}',
+            "a: JSON cannot represent the float nan; if it is a string, write it in quotes",
+        ),
+        ("a: .nan", "a: JSON cannot represent the float nan"),
         ("a: !!python/object:os.system x", "line 1"),
         ("a: &a {b: *a}", "refers to itself"),
         ("a: " + 5_000 * "[", "nested too deeply"),

@@ -97,8 +97,8 @@ REASONS: list[tuple[Sync, list[str]]] = [
         ["are being repaired"],
     ),
     (applying(others=(OTHER,)), ["instance b: its state is PAUSED"]),
-    (applying(), ["is still checking"]),
-    (applying(replace(CLEAN, verdict=Verdict(Outcome.PASSED))), ["is still checking"]),
+    (applying(), ["has not determined yet"]),
+    (applying(replace(CLEAN, verdict=Verdict(Outcome.PASSED))), ["has not determined yet"]),
 ]
 
 
