@@ -106,8 +106,7 @@ class OplogWatch:
         if oplog is None:
             self._judge_unread(stop)
         else:
-            self._refuse_loss(oplog)
-            self._update_estimates(oplog)
+            self._update_estimates(oplog, self._held_elsewhere(oplog))
 
     def _judge_unread(self, stop: StopToken) -> None:
         """Decide from the age of the needed entries alone whether to spool events, because the oplog cannot be read."""
@@ -150,24 +149,27 @@ class OplogWatch:
         progress.end_warning(WarningKind.OPLOG_UNKNOWN)
         return oplog
 
-    def _refuse_loss(self, oplog: Oplog) -> None:
+    def _held_elsewhere(self, oplog: Oplog) -> str | None:
+        """Return a warning if the oplog has lost entries that the sync needs, but another member may still have them.
+
+        Return None if it has lost none. Raises OperationError OplogWindowExceeded if no member has them.
+        """
         needed = self._needed()
         if needed is None or not oplog_window.is_lost(oplog, needed):
-            return
+            return None
         elsewhere = only_elsewhere(reach(self._context.source_client, needed), needed)
         if elsewhere is not None:
-            self._warn_short(oplog, f"{elsewhere.what}. {elsewhere.remedy}")
-        else:
-            # Other threads end only when their calls return, which may take long. Until then, this warning shows the
-            # failure.
-            self._warn_short(
-                oplog, "the oplog has dropped entries that this sync needs, so the sync fails."
-            )
-            raise OperationError(
-                failures.OPLOG_WINDOW_EXCEEDED,
-                f"The sync needs the change events of the source from {_shown(needed)} on, but the oldest entry of the "
-                f"source's oplog is from {_shown(oplog.oldest)}.",
-            )
+            return f"{elsewhere.what}. {elsewhere.remedy}"
+        # Other threads end only when their calls return, which may take long. Until then, this warning shows the
+        # failure.
+        self._warn_short(
+            oplog, "the oplog has dropped entries that this sync needs, so the sync fails."
+        )
+        raise OperationError(
+            failures.OPLOG_WINDOW_EXCEEDED,
+            f"The sync needs the change events of the source from {_shown(needed)} on, but the oldest entry of the "
+            f"source's oplog is from {_shown(oplog.oldest)}.",
+        )
 
     def _needed(self) -> Timestamp | None:
         """Return the cluster time of the source after which oplog entries are needed.
@@ -200,7 +202,7 @@ class OplogWatch:
         end = self._context.spool.end
         return None if end is None else end.time
 
-    def _update_estimates(self, oplog: Oplog) -> None:
+    def _update_estimates(self, oplog: Oplog, elsewhere: str | None) -> None:
         progress = self._context.progress
         copying = self._context.run.record.phase is Phase.COPYING
         now = oplog_window.Look(monotonic(), oplog, self._copied() if copying else None)
@@ -214,7 +216,7 @@ class OplogWatch:
         if left is not None:
             age = float(seconds_between(self._saved(), oplog.newest))
             self._spooler.judge(left, self._rest_seconds(age, copy_left))
-        self._warn(oplog, left, copy_left)
+        self._warn(oplog, elsewhere or self._shortage(oplog, left, copy_left))
 
     def _copied(self) -> int:
         """Return the number of bytes that all instances have copied, according to the registry of this instance.
@@ -223,22 +225,25 @@ class OplogWatch:
         """
         return sum(each.copied for each in self._context.registry)
 
-    def _warn(self, oplog: Oplog, left: float | None, copy_left: float | None) -> None:
-        """Begin, replace or end the warning about a short oplog.
+    def _shortage(self, oplog: Oplog, left: float | None, copy_left: float | None) -> str | None:
+        """Return a warning about a short oplog; None if there is no reason for it.
 
-        While events are spooled, only lost entries are a reason for the warning.
+        While events are spooled, only lost entries are a reason.
         """
         warned = WarningKind.OPLOG_SHORT in self._context.progress.snapshot.warnings
-        text = None
         if oplog_window.is_lost(oplog, self._saved()):
-            text = (
+            return (
                 "the oplog has dropped entries that a restarted or paused sync would need. Do not restart the "
                 "process or pause the sync until this warning ends."
             )
-        elif left is not None and not self._spooler.is_active:
-            forecast = oplog_window.warning(left, copy_left, warned)
-            paused = self._context.run.record.state is State.PAUSED
-            text = None if forecast is None else f"{forecast} {_RESUME if paused else _ENLARGE}"
+        if left is None or self._spooler.is_active:
+            return None
+        forecast = oplog_window.warning(left, copy_left, warned)
+        paused = self._context.run.record.state is State.PAUSED
+        return None if forecast is None else f"{forecast} {_RESUME if paused else _ENLARGE}"
+
+    def _warn(self, oplog: Oplog, text: str | None) -> None:
+        """Begin or replace the warning about a short oplog, or end it if `text` is None."""
         if text is None:
             self._context.progress.end_warning(WarningKind.OPLOG_SHORT)
         else:

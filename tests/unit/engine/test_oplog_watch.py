@@ -7,16 +7,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
+from syncsvc.engine import oplog_watch
 from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.figures.progress import Progress, WarningKind
+from syncsvc.source.oplog import Oplog
 from syncsvc.state import Phase
 from syncsvc.tuning import Tuning
 from tests.unit.engine.contexts import context_with
 from tests.unit.preflight.values import facts
 from tests.unit.syncsvc.records import START, run_record
+from verifier.cluster.oplog_reach import Reach
 from verifier.runtime.tasks import Cancelled, StopToken
 
 COPYING = run_record(position=START)
@@ -52,6 +56,19 @@ def test_a_phase_that_needs_no_oplog_ends_its_warnings() -> None:
     watched.run.record = replace(COPYING, phase=Phase.CUTTING_OVER)
     watched.watch.run(StopToken())
     assert not watched.progress.snapshot.warnings
+
+
+def test_the_member_that_still_has_lost_entries_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched()
+    begin = START.time.time
+    oplog = Oplog(Timestamp(begin + 100, 1), Timestamp(begin + 500, 1), 100, 1000)
+    monkeypatch.setattr(watched.watch, "_read", lambda stop: oplog)
+    monkeypatch.setattr(watched.watch, "_spooled", lambda: None)
+    monkeypatch.setattr(watched.watch, "_copied", lambda: 0)
+    monkeypatch.setattr(oplog_watch, "reach", lambda *arguments: Reach(("m2:27017",), ()))
+    watched.watch._look(StopToken())
+    warning = watched.progress.snapshot.warnings[WarningKind.OPLOG_SHORT]
+    assert "Members whose oplog reaches back far enough: m2:27017." in warning
 
 
 def test_a_stop_ends_its_warnings() -> None:
