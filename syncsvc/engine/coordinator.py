@@ -197,8 +197,9 @@ class Coordinator(Phases):
             verification.finish(commit_time)
             if self._context.run.record.commit_time != commit_time:
                 # The commit was postponed, because users have written meanwhile or differences were repaired. Users may
-                # also have changed definitions or resharded collections.
+                # also have changed definitions or views, or resharded collections.
                 self._check_definitions(group.stop)
+                reconcile_views(self._context, group.stop)
             self._done("verified")
             application.save_position()
             self._oplog.let_go()

@@ -275,6 +275,27 @@ def test_ddl_while_the_commit_is_postponed_fails_it_by_name(pair: Pair, daemon: 
     pair.assert_equal()
 
 
+@pytest.mark.full
+@old
+def test_a_view_that_is_created_while_the_commit_is_postponed_is_synced(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """The source does not report views, so the commit copies them: it must do so again after it was postponed."""
+    client = pair.source.client
+    fill(client)
+    daemon.start(verification={"enabled": False})
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.COMMIT_POSTPONED):
+        with daemon.held_at(Point.STEP_DONE, "commit time saved"):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.STEP_DONE, "commit time saved")
+            client.d.items.insert_one({"_id": "during the commit", "n": 1, "u": -3})
+        daemon.wait_until_reached(Point.COMMIT_POSTPONED)
+        client.d.create_collection("late view", viewOn="items")
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+
+
 @old
 def test_a_rename_out_of_the_filter_fails_by_name(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)

@@ -26,7 +26,7 @@ from syncsvc.engine.definitions.standin import stand_in
 from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from syncsvc.errors import UNSUPPORTED_CHANGE
+from syncsvc.errors import DEFINITION_NOT_APPLICABLE, UNSUPPORTED_CHANGE
 from syncsvc.rules.indexing import check, destined
 from syncsvc.rules.repairing import option_change, unchangeable
 from syncsvc.saved.registry import CollectionRecord
@@ -178,6 +178,8 @@ class Unreported:
             self._catalog.reconcile_indexes(replace(record, definition=wanted).current_definition)
         except OperationError as error:
             reason = error.description
+            if error.kind is not DEFINITION_NOT_APPLICABLE:
+                raise
             if not withhold(self._context, record.uuid, reason, self._stop, wanted):
                 raise
 
