@@ -6,16 +6,16 @@ servers run are counted as well, because their number hardly depends on the mach
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from resource import RLIMIT_NOFILE, getrlimit
 from time import monotonic
 from typing import Any
 
 from syncsvc.sandbox.replica_set import Client
 from tests.bench.clusters import check_equal, cluster, servers
-from tests.bench.daemon import Daemon, running, wait_for
+from tests.bench.daemon import Daemon, running
 from tests.bench.data import DATABASE
 from tests.bench.measure import Stopwatch
 
@@ -32,13 +32,6 @@ _INDEXES = [
 # A server opens one file for each collection, for its index on `_id`, and for each other index; and some other files.
 _FILES = 2 + len(_INDEXES)
 _OTHER_FILES = 1000
-# With these parameters, which are set at run time, a server that has more than 2,000 files open closes those that it
-# has not used for 2 seconds. It also needs up to 10 seconds to notice that it does not use them.
-_FILES_CLOSED = {
-    "wiredTigerEngineRuntimeConfig": "file_manager="
-    "(close_idle_time=2,close_scan_interval=1,close_handle_minimum=2000)",
-    "wiredTigerSessionCloseIdleTimeSecs": 2,
-}
 
 
 @dataclass(frozen=True)
@@ -59,12 +52,10 @@ class Steps:
     """The steps of one sync of `collections` collections.
 
     `cpu_seconds` and `peak_mb` are the CPU time and the peak memory of the daemon. `others` is the average number of
-    CPUs that unrelated processes used. `files_closed` says whether the servers closed files that they had not used for
-    2 seconds, because the machine does not permit them to keep all files open.
+    CPUs that unrelated processes used.
     """
 
     collections: int
-    files_closed: bool
     steps: tuple[Step, ...]
     cpu_seconds: float
     peak_mb: float
@@ -74,18 +65,15 @@ class Steps:
 def benchmark(collections: int, say: Callable[[str], None]) -> Steps:
     """Measure a sync of `collections` collections.
 
-    Raises RuntimeError if the sync fails, or the clusters differ at the end.
+    Raises RuntimeError if the servers cannot open enough files, the sync fails, or the clusters differ at the end.
     """
-    files_closed = _FILES * collections + _OTHER_FILES > getrlimit(RLIMIT_NOFILE)[1]
+    _check_limit(collections)
     with (
         cluster("source") as source,
         cluster("destination") as destination,
         source.client() as reader,
         destination.client() as written,
     ):
-        if files_closed:
-            for each in (reader, written):
-                each.admin.command({"setParameter": 1, **_FILES_CLOSED})
         _fill(reader, collections)
         say(f"downtime: {collections:,} collections are filled")
         with running(source, destination) as daemon:
@@ -96,7 +84,6 @@ def benchmark(collections: int, say: Callable[[str], None]) -> Steps:
         check_equal(source, destination)
     return Steps(
         collections,
-        files_closed,
         tuple(recorder.steps),
         measured.cpu_seconds,
         measured.peak_mb,
@@ -129,20 +116,22 @@ def document(result: Steps) -> dict[str, Any]:
     return {"title": "downtime", **asdict(result)}
 
 
+def _check_limit(collections: int) -> None:
+    needed = _FILES * collections + _OTHER_FILES
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if needed > limit:
+        raise RuntimeError(
+            f"{collections:,} collections need {needed:,} open files per server, but the hard limit is {limit:,}, at "
+            f"which a server aborts. Raise it (ulimit -Hn), or measure at most {(limit - _OTHER_FILES) // _FILES:,}."
+        )
+
+
 def _fill(client: Client, collections: int) -> None:
-    database, limit = client[DATABASE], getrlimit(RLIMIT_NOFILE)[1]
+    database = client[DATABASE]
     for number in range(collections):
         name = f"c{number}"
         database.command({"createIndexes": name, "indexes": _INDEXES})
         database.command({"insert": name, "documents": [{"_id": 1, "a": number, "b": "text"}]})
-        if number % 100 == 0:
-            # Filling is the only step that needs files faster than a server closes them.
-            wait_for(lambda: _open_files(client) < limit / 2, 0.5)
-
-
-def _open_files(client: Client) -> int:
-    engine = client.admin.command("serverStatus")["wiredTiger"]
-    return int(engine["connection"]["files currently open"])
 
 
 class _Recorder:

@@ -61,8 +61,6 @@ def _words(name: str) -> str:
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if isinstance(value, float):
         return number(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
