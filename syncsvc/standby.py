@@ -6,8 +6,8 @@ cluster. Then the engine is stopped, and the process becomes a standby; it does 
 lease, it releases the lease. The next holder, perhaps this process again, then takes over the run.
 
 A failed renewal alone does not end a term: when cluster1, which holds the lease, answers again, this daemon continues
-if no other daemon has taken the lease. Once another daemon has taken over the run, the clusters refuse late writes of
-this daemon (see `syncsvc.saved.fence`).
+if no other daemon has taken the lease. Once another daemon has taken over the run, the destination refuses late
+writes of this daemon (see `syncsvc.saved.fence`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REPEATED = (errors.SUPERSEDED, *failures.CLUSTER_ERRORS)
 _LONGEST_BEGINNING = 30.0
 _REMEDY = (
     "The failed call is retried. Check that the servers of cluster1 run and have a primary, and that the user "
-    "has the documented roles. The sync itself continues as long as no other daemon takes the lease."
+    "has the documented roles. An active daemon continues the sync as long as no other daemon takes the lease."
 )
 _ENDING = "This daemon stops being active, and waits until its calls to the clusters have returned"
 _END_REMEDY = (
@@ -226,7 +226,8 @@ class Standby:
             keeper.release()
         except PyMongoError as error:
             _log.warning(
-                "The lease could not be released. A standby takes over when the lease expires.",
+                "The lease could not be released. If this process still holds it, another daemon can take it when it "
+                "expires.",
                 extra={"error": str(error)},
             )
 

@@ -1,4 +1,4 @@
-"""Sends requests to the HTTP API of a daemon. Prints nothing."""
+"""Sends requests to the HTTP API of a daemon or a verifier. Prints nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Client:
-    """Sends requests to the daemon at `url`, such as http://localhost:27182.
+    """Sends requests to the daemon or verifier at `url`, such as http://localhost:27182.
 
     Error messages name `service`, the program that should run there, and `option`, the option that sets the URL.
     Ignores the proxies and the .netrc of the environment, and follows no redirect: a token must not reach another host.
@@ -136,15 +136,15 @@ class Client:
                 Exit.UNREACHABLE,
                 "TLSFailed",
                 f"no secure connection to {self.url}: {_cause(error)}. If your own certificate authority has signed "
-                "the daemon's certificate, use --ca-file to name the file with the authority's certificate.",
+                f"the certificate of {self.service}, use --ca-file to name the file with the authority's certificate.",
             ) from error
         except requests.exceptions.ReadTimeout as error:
             raise ClientError(
                 Exit.UNREACHABLE,
                 "NoAnswer",
-                f"{self.url} accepted the connection, but did not answer in time. It is unknown whether the daemon "
-                "executed the request: check the status (syncctl status, or syncctl verifier status for the verifier) "
-                "before you repeat a command.",
+                f"{self.url} accepted the connection, but did not answer in time. It is unknown whether "
+                f"{self.service} executed the request: check the status (syncctl status, or syncctl verifier status "
+                "for the verifier) before you repeat a command.",
             ) from error
         except (requests.RequestException, OSError) as error:
             raise ClientError(
@@ -181,7 +181,7 @@ def progress_of(answer: Answer, field: str, otherwise: str) -> Document:
 
 
 def checked_url(text: str) -> str:
-    """Return the URL of a daemon without a trailing slash; add `http://` if the scheme is missing.
+    """Return the URL of a daemon or verifier without a trailing slash; add `http://` if the scheme is missing.
 
     Raises ValueError if the URL is invalid or holds credentials.
     """
@@ -265,7 +265,7 @@ def _inner(error: BaseException) -> BaseException | None:
 
 
 def _is_success(got: requests.Response) -> bool:
-    """Return whether the daemon accepted the request. A redirect counts as a failure: a daemon never sends one."""
+    """Return whether the request was accepted. A redirect counts as a failure: syncsvc and its verifier send none."""
     return 200 <= got.status_code < 300
 
 
@@ -274,14 +274,14 @@ def _decoded(got: requests.Response) -> str:
 
 
 def _refuse(url: str, got: requests.Response) -> NoReturn:
-    """Raise a ClientError for an answer whose status is not 2xx; `url` is the daemon's URL."""
+    """Raise a ClientError for an answer whose status is not 2xx; `url` is the URL of the client."""
     text = _decoded(got)
     body = _parsed(url, text)
     error = str(body.get("error", f"status {got.status_code}"))
     description = str(
         body.get(
             "errorDescription",
-            "The daemon gave no reason. Look for the cause in the log of the daemon.",
+            "The answer contains no reason. Look for the cause in the log of the process at this address.",
         )
     )
     raise ClientError(_status(got.status_code, error), error, description, text.rstrip("\n"))
@@ -317,7 +317,7 @@ def unreadable(url: str, error: Exception) -> ClientError:
         "UnexpectedAnswer",
         f"the answer of {url} cannot be read ({type(error).__name__}: {error}; {place}). The answer comes from "
         "another program, or from a version that this syncctl does not know. Check the address, and compare the "
-        "versions: syncctl --version, syncsvc --version.",
+        "versions: syncctl --version, and syncsvc --version or syncsvc-verifier --version.",
     )
 
 
@@ -326,5 +326,5 @@ def _unexpected(url: str) -> ClientError:
         Exit.UNREACHABLE,
         "UnexpectedAnswer",
         f"{url} does not answer like syncsvc or syncsvc-verifier. Check the address, and any proxy between syncctl and "
-        "the daemon.",
+        "this address.",
     )

@@ -22,9 +22,9 @@ from syncsvc.ctl.tables import plain
 from syncsvc.ctl.text import duration
 from syncsvc.ctl.tool import Tool
 
-# Seconds between two requests.
+# Seconds between an answer and the next request.
 INTERVAL = 1.0
-_FOOTER = "Ctrl-C ends only this display."
+_FOOTER = "Ctrl-C ends only this command."
 
 
 @dataclass(frozen=True)

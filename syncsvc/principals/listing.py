@@ -34,7 +34,10 @@ _OTHER = "test"
 def compare_clusters(
     options: UsersAndRoles, source: Client, destination: Client, stop: StopToken
 ) -> Comparison:
-    """Read the users and custom roles of both clusters, and compare them. Raises the driver's errors."""
+    """Read the users and custom roles of both clusters, and compare them.
+
+    Raises the driver's errors, and `Cancelled`.
+    """
     listings = (read(lambda: listing(client), stop) for client in (source, destination))
     return compare(options, *listings)
 
@@ -80,7 +83,7 @@ def _find(client: Client, name: str, after: Timestamp | None, **find: Any) -> li
 
 
 def _authenticated(client: Client) -> Iterator[Identity]:
-    """Yield the users that the client logs in as; none without access control."""
+    """Yield the users that the client is logged in as; none if it has not logged in."""
     status = client.admin.command("connectionStatus")
     for each in status["authInfo"]["authenticatedUsers"]:
         yield Identity(Kind.USER.value, each["db"], each["user"])

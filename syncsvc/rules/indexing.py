@@ -51,8 +51,8 @@ class Target:
 def destined(definition: CollectionSpec, target: Target) -> CollectionSpec:
     """Return the definition that a collection or view must have on the destination, with its name there.
 
-    `definition` is its definition on the source. The result does not include the index on `_id`. Call this only if
-    `violations` yields nothing.
+    `definition` is its definition on the source. The result includes neither the index on `_id` nor the index that
+    a sync may create to support the shard key. Call this only if `violations` yields nothing.
     """
     return renamed(_unrenamed(definition, target), target.names)
 

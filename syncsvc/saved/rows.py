@@ -21,8 +21,8 @@ from verifier.runtime.tasks import StopToken
 class Rows:
     """The rows of the collection `name` of the metadata database. `writer` writes to the cluster of `metadata`.
 
-    Every method raises the driver's errors. All methods except `at` run commands of the writer: they also raise the
-    other errors of the writer, and RuntimeError if the server refuses a write.
+    Every method raises the driver's errors, and `Cancelled`. All methods except `at` run commands of the writer: they
+    also raise the other errors of the writer, and RuntimeError if the server refuses a write.
     """
 
     metadata: Metadata

@@ -107,7 +107,7 @@ def test_an_operator_runs_a_reversible_sync(pair: Pair, daemon: Daemon, tmp_path
     assert "permit a start" in operator.run("doctor", "-f", str(file))
     operator.run("start", "-f", str(file))
     shown = operator.run_at_terminal("watch", "--until", "canCommit")
-    assert "Ctrl-C ends only this display." in shown and "100 %" in shown and "\x1b[" in shown
+    assert "Ctrl-C ends only this command." in shown and "100 %" in shown and "\x1b[" in shown
     assert re.search(r"Next.*syncctl commit --wait", shown)
 
     examine_running(operator, tmp_path)

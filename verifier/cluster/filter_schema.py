@@ -23,7 +23,7 @@ VALID_DATABASE_PATTERN = USER_DATABASE_PATTERN + r'[^/\\. "$\x00]{1,63}$'
 
 
 def valid_database(name: str) -> None:
-    """Raise ValidationError if servers refuse this name of a database because of its length or its characters."""
+    """Raise ValidationError if a database name is too long for servers, or contains characters that they refuse."""
     if len(name.encode()) > LONGEST_DATABASE:
         raise ValidationError(f"Longer than {LONGEST_DATABASE} bytes.")
     if NOT_IN_DATABASES & {*name}:
@@ -94,7 +94,7 @@ class NamespaceFilterSchema(Strict):
         metadata={
             "description": (
                 "The names of collections and views. A filter without collections and collectionsRegex selects all "
-                "collections and views of the database."
+                "collections and views of each matching database."
             )
         },
     )

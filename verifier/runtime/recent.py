@@ -120,8 +120,8 @@ class _RecentCommand(Strict):
     command = always(fields.String, "The name of the command.")
     caller = nullable(
         fields.String,
-        "The name of the client's token, as in the token file, or the name under which the process itself sent the "
-        "command; null if neither exists.",
+        "The name of the client's token (its role, if the token file gives no name), or the name under which the "
+        "process itself sent the command; null if neither exists.",
     )
     address = always(
         fields.String, "The address of the client; empty if the process sent the command itself."
@@ -139,7 +139,8 @@ class _RecentCommand(Strict):
 # The field `recentCommands` of the overviews.
 RECENT_COMMANDS = always(
     fields.List,
-    f"The last {_MOST} commands that this process has answered, the newest first.",
+    f"The last {_MOST} commands that this process has answered, the newest first. Requests without a sufficient token, "
+    "or from another website, are left out.",
     fields.Nested(_RecentCommand),
 )
 

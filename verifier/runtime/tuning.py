@@ -1,4 +1,4 @@
-"""Dataclass fields for sizes and intervals that can be tuned, and their table for the documentation."""
+"""Dataclass fields for sizes, intervals and other numbers that can be tuned, and their table for the documentation."""
 
 from __future__ import annotations
 

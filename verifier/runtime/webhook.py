@@ -1,7 +1,7 @@
 """Posts notices of state changes and warnings to a webhook, a URL that the operator gives.
 
 One thread sends the notices, one after the other, in their order. `post` only adds a notice to a bounded queue, and
-never waits for the receiver. The queue is in memory: if the process is killed, the notices in it are lost.
+never waits for the receiver. The queue is in memory: the notices that are in it when the process ends are lost.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 # The maximum number of waiting notices, and the time in seconds for which a notice is retried. When the queue is full,
 # the oldest notice is dropped.
 _MOST_WAITING, _LONGEST_WAIT = 1_000, 24 * 3600.0
-# HTTP statuses with which a receiver refuses the content of a notice. A retry would be refused, too.
+# HTTP statuses after which a notice is dropped, because a retry would be refused, too.
 _REFUSALS = frozenset({400, 410, 413, 415, 422})
 _LEAST_SECRET = 16
 _REMEDY = (
@@ -207,7 +207,7 @@ class _Queued:
 
 
 class Webhook:
-    """The queue of the notices to one URL. `run` sends the notices; `post` may be called by any thread."""
+    """The queue of the notices to one URL. One thread calls `run`, which sends them; any thread may use the rest."""
 
     def __init__(self, options: WebhookOptions, **sender: str) -> None:
         """Create an empty queue of notices; `run` sends them.
@@ -287,7 +287,7 @@ class Webhook:
                 waits.end(wait)
 
     def _say_farewell(self, session: requests.Session) -> None:
-        """Try once to send the waiting notices; give up after one second, or if one cannot be delivered."""
+        """Try once to send the waiting notices; stop if one cannot be delivered. Begin no attempt after one second."""
         end = monotonic() + _FAREWELL
         with self._changed:
             waiting = list(self._queue)
@@ -316,7 +316,7 @@ class Webhook:
             ) as response:
                 status = response.status_code
         except (OSError, ValueError) as error:
-            # The library raises subclasses of OSError and other errors, for example for a wrong REQUESTS_CA_BUNDLE.
+            # Not every error is a RequestException: a wrong REQUESTS_CA_BUNDLE, for example, causes a plain OSError.
             self._count(failed=1)
             return _reason(error)
         if 200 <= status < 300:
@@ -325,8 +325,8 @@ class Webhook:
         self._count(failed=1)
         if status in _REFUSALS:
             _log.warning(
-                "The receiver of the webhook has refused a notice, which is dropped. Correct the receiver: the field "
-                "`status` is the HTTP status of its answer.",
+                "The receiver of the webhook has refused a notice, which is dropped. Correct the receiver, or "
+                "the URL in --webhook: the field `status` is the HTTP status of the answer.",
                 extra={"status": status},
             )
             self._remove(notice, dropped=1)

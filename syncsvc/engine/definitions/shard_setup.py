@@ -4,7 +4,8 @@ When an empty collection is sharded, each range of its shard key is created on t
 that nothing has to be moved. For that moment only, this module defines temporary zones, one for each shard. The
 distribution is left to the server if the option `presplit` is none, if users have defined zones for the collection, or
 if there are fewer than two ranges. The ranges follow the chunks of the source, or are computed from a sample. A sample
-yields only one range if it is empty or the shard key begins with a hashed field.
+yields only one range if it contains no value that can be a bound, as when it is empty, or the shard key begins with a
+hashed field.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ _SIMPLE = {"locale": "simple"}
 
 
 class Sharding:
-    """Shards collections of the destination, and assigns primary shards to databases. Raises the driver's errors."""
+    """Shards collections of the destination, and assigns primary shards to databases.
+
+    The methods raise the driver's errors, and `Cancelled`.
+    """
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -123,8 +127,8 @@ class Sharding:
         """Sample documents of the source, and return the values of their shard key fields, sorted.
 
         The list has one BSON document for each sampled document, with only the fields before a hashed field. It is
-        empty if the first field is hashed, or if the source no longer has the collection. If the server cannot draw a
-        random sample, the first documents that it returns are used.
+        empty if the first field is hashed, or if the source no longer has the collection, or has no documents in it. If
+        the server cannot draw a random sample, the first documents that it returns are used.
         """
         fields = sharding.sampled_fields(shard_key)
         if not fields or definition.uuid is None:

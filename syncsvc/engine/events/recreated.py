@@ -73,10 +73,11 @@ class Recreated:
     def replace(self, record: CollectionRecord) -> None:
         """Copy the new collection that has replaced an old one on the source, and drop the old one on the destination.
 
-        `record` is the record of the old collection. Waits first until the source has dropped the old collection. Until
-        the new collection is completely copied, it has a temporary name on the destination. Servers cannot rename
-        time-series collections: an old one is dropped on the destination before the new one is copied under its final
-        name. If the process is killed, the saved record makes the next process repeat the call.
+        `record` is the record of the old collection. Waits first until the source has dropped the old collection.
+        Nothing is copied if the source no longer has a collection with its name. Until the new collection is completely
+        copied, it has a temporary name on the destination. Servers cannot rename time-series collections: an old one is
+        dropped on the destination before the new one is copied under its final name. If the process is killed, the
+        saved record makes the next process repeat the call.
         """
         name = record.source_name
         _log.info(
