@@ -1,7 +1,8 @@
 """The metadata database of a sync: its name, and the handle with which it is read.
 
-All saved state of a sync is in this database, on the cluster that is the destination when the sync is started. The only
-exception is the event spool of a reversed sync: it is on the other cluster, in a database of the same name.
+The saved state of a sync is in this database, on the cluster that is the destination when the sync is started. A
+reversed sync also uses a database of the same name on the other cluster, for its event spool and its fence
+(`syncsvc.saved.fence`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ _MEANINGS = {
     Outcome.INCOMPLETE: ": not everything could be compared, so the clusters may differ.",
 }
 _AFTER = {
-    Outcome.PASSED: "Applications can switch to the destination.",
+    Outcome.PASSED: "Applications can switch to the destination. If a sync is running that is not COMMITTED yet, first "
+    "commit it, then check again.",
     Outcome.FAILED: "Do not switch to the destination. Fix the cause of the reported mismatches, then check again.",
     Outcome.INCOMPLETE: "Do not switch to the destination. Remove the reported cause of the incomplete check, then "
     "check again.",
@@ -98,7 +99,7 @@ def _next(progress: CheckProgress) -> dict[str, Any] | None:
         return {"text": "Start a check.", "command": "check"}
     if progress.writes_off or progress.phase is Phase.CHECK:
         return None
-    # Until its commit, a sync keeps some definitions different, and a check that ends before then fails.
+    # Until its commit, a sync keeps some definitions different, so a check that ends before then can fail.
     return {
         "text": (
             "If a sync is running, first wait until it is COMMITTED. Then stop all writes to both clusters, and end "

@@ -25,7 +25,7 @@ _SUPPORTED = (Topology.REPLICA_SET, Topology.SHARDED)
 def violations(
     scope: Scope, source: ClusterFacts, destination: ClusterFacts
 ) -> Iterator[Violation]:
-    """Yield every reason to refuse a check of these two clusters.
+    """Yield every violation of the requirements for the two clusters of a check.
 
     The source and the destination may be the same cluster only if `scope` renames namespaces.
     """

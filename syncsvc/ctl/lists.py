@@ -78,8 +78,8 @@ def users(tool: Tool, copy: bool) -> None:
     """Show which users and roles a commit would copy, or copy them now.
 
     Only for a sync that was started with usersAndRoles.copy true. A user or role with the result conflict, missing or
-    surplus prevents the copy and the commit. A later commit copies only the users and roles that have changed
-    since this copy.
+    surplus prevents the copy and the commit. After --copy, the commit copies only new and changed users and roles,
+    and those that have a changed role.
     """
     if copy:
         answer = tool.api.post("users")
@@ -104,9 +104,13 @@ def users(tool: Tool, copy: bool) -> None:
     "of --json.",
 )
 @options.seconds(
-    "--min-duration", "Omit documents that have differed for less than this many seconds."
+    "--min-duration",
+    "Omit documents that have differed for less than this many seconds. No effect with --repaired.",
 )
-@options.flag("--repaired", "Show the repaired differences, not the remaining differences.")
+@options.flag(
+    "--repaired",
+    "Show the differences that were or are being repaired, not the remaining differences.",
+)
 @pass_tool
 def mismatches(
     tool: Tool, limit: int, after: str | None, min_duration: float | None, repaired: bool
@@ -144,7 +148,7 @@ def show_mismatches(
         for each in shown:
             tool.write(each.text)
     elif not found:
-        tool.say("No differences are known.")
+        tool.say("No such differences are known.")
     else:
         more = "; --limit shows more" if len(found) > limit else ""
         rows = mismatches_view((each.body for each in shown), json.dumps)

@@ -49,7 +49,7 @@ _CONDITIONS: dict[str, Callable[[Document], bool]] = {
     "committed": lambda progress: progress["state"] == "COMMITTED",
     "idle": lambda progress: progress["state"] == "IDLE",
 }
-# For each condition, the states in which `watch` stops waiting, because only another command could make it true.
+# For each value of --until, the states in which `watch` stops waiting: only another command could make it true.
 _IN_VAIN = {
     "canCommit": ("FAILED", "IDLE", "COMMITTED"),
     "canWrite": ("FAILED", "IDLE"),
@@ -71,7 +71,10 @@ _IN_VAIN = {
 def watch(tool: Tool, until: str | None, timeout: float | None) -> None:
     """Follow the sync until it is committed or has failed.
 
-    Shows a live display at a terminal, otherwise one line for each step. Continues while the daemon is being restarted.
+    With --until, also ends with exit status 1 if only another command could make the condition true.
+
+    Shows a live display at a terminal; elsewhere, and with --json, one line for each step. Continues while the daemon
+    is being restarted.
     """
     condition = until or "committed"
     # Without --until, wait for a start, too.
@@ -149,7 +152,7 @@ def resume(tool: Tool) -> None:
 )
 @pass_tool
 def limit(tool: Tool, /, file: Path | None, **given: str | None) -> None:
-    """Show the limits of the sync, or change those that are given as options."""
+    """Show the limits of the sync, or change those that are given as options or in a file."""
     change = {**(read_request(file) if file else {}), **change_of(given)}
     try:
         answer = tool.api.patch("limits", change) if change else tool.api.get("limits")
@@ -159,8 +162,8 @@ def limit(tool: Tool, /, file: Path | None, **given: str | None) -> None:
         raise ClientError(
             error.status,
             "NotSupported",
-            "this version of the daemon has no limits that can be changed. Update the daemon, or restart it with "
-            "another --loadLevel: the sync continues where it was.",
+            "the program at this address has no limits that can be changed. If it is not syncsvc, correct --url. If it "
+            "is an older syncsvc, update it, or restart it with another --loadLevel: the sync continues where it was.",
         ) from error
     tool.show(
         answer,
@@ -203,14 +206,20 @@ def reverse(tool: Tool) -> None:
 )
 @pass_tool
 def reset(tool: Tool, dry_run: bool, name: str | None) -> None:
-    """Give the sync up: drop everything that the sync created on the destination.
+    """Give the sync up: drop the collections, views, users and roles that it created on the destination.
 
-    WARNING: deletes the data that the sync has written to the destination.
+    WARNING: deletes the data that the sync has written to the destination. Keeps users and roles that have changed
+    since the sync created them, and roles that others still have.
     """
     progress = tool.api.progress()
     expected = destination_name(progress)
     if expected is None:
-        raise ClientError(Exit.FAILED, "InvalidState", "there is no sync to reset.")
+        state = progress["state"]
+        raise ClientError(
+            Exit.FAILED,
+            "InvalidState",
+            f"the daemon knows of no sync to reset; the state is {state}.",
+        )
     if dry_run:
         answer = tool.api.post("reset", {"confirm": expected, "dryRun": True})
         tool.show(answer, "A reset:", reset_view(answer.body), tool.next(f"{tool.name} reset"))

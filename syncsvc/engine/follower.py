@@ -100,8 +100,8 @@ class Follower(Phases):
     def _is_cut_over(self, stop: StopToken) -> bool:
         """Return whether the coordinator has finished change event application, or has begun to reverse the sync.
 
-        Also take part in the coordinator's newest repair, and publish whether the coordinator has found that all
-        instances have caught up.
+        Also take part in the coordinator's newest repair, and publish whether the coordinator has found a commit
+        possible.
         """
         leader = self._wait(_any, stop)
         self._join(leader)
@@ -162,7 +162,7 @@ def _has_start(other: RunRecord) -> bool:
 
 
 def _is_applying(other: RunRecord) -> bool:
-    """Return whether the instance with the record `other` has reached or finished change event application."""
+    """Return whether the instance with the record `other` is in change event application, or has finished it."""
     return other.phase is Phase.APPLYING or other.phase.applied
 
 

@@ -11,9 +11,10 @@ A change event alone does not always tell whether the destination lacks the chan
 - the document may be one that the document filter does not select.
 
 If all these events counted, a source with constant TTL deletes or unselected writes would never let a commit end. If
-none counted, user writes would be lost. Therefore, `LateWrites` queries the clusters. A delete counts if the
-destination still has the document and the document has not expired. Another change of a filtered collection counts if
-the destination has the document, or if the source has it and the filter selects it.
+none counted, user writes would be lost. Therefore, `LateWrites` queries the clusters about collections whose documents
+expire or are filtered. There, a delete counts if the destination still has the document and the document has not
+expired. Another change of a filtered collection counts if the destination has the document, or if the source has it and
+the filter selects it. (`LateWrites.count` has further exceptions.)
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ _SEARCHING = (
 )
 
 Change = KeyEvent | DefinitionEvent
-# Takes changes by users; returns some of the collections and views with changes that count, empty if none counts.
+# Takes changes, except DDL events that change no definition or that a chunk migration caused. Returns some of the
+# collections and views with changes that count; empty if none counts.
 Judge = Callable[[Sequence[Change]], Collection[Namespace]]
 
 
@@ -84,7 +86,8 @@ class LateWrites:
         """Warn, and raise SourceWritten, if the destination lacks a user write to the source, or may lack one.
 
         If the oplog no longer reaches back to the commit time, the check is impossible: also warn and raise. The commit
-        can still be repeated, because the event spool may hold the lost events.
+        can still be repeated, because the event spool may hold the lost events. Also raises OperationError
+        DocumentFilterFailed, and the driver's errors.
         """
         try:
             written = self._find()
@@ -129,7 +132,7 @@ class LateWrites:
         changes: Sequence[KeyEvent],
         now: Timestamp,
     ) -> Counter[Namespace]:
-        """Return how many of `changes` the destination lacks, by collection or view.
+        """Return how many of `changes` the destination lacks, by collection.
 
         Several writes to one document may count as one. Deletes do not count in collections whose documents expire, nor
         in collections that were not synced under their present name: after the commit, operators may rename collections
@@ -178,8 +181,8 @@ class LateWrites:
     ) -> tuple[list[Change], dict[Namespace, _Keys]]:
         """Divide the changes into certain and uncertain late writes.
 
-        Return the changes that count as late writes in any case, and, by collection, the keys of those changes for
-        which the clusters must be queried first.
+        Return the changes for which no query is needed, and, by collection, the keys of those changes for which the
+        clusters must be queried first.
         """
         certain: list[Change] = []
         asked: dict[Namespace, _Keys] = defaultdict(_Keys)
@@ -299,14 +302,16 @@ def first_written(
 ) -> Collection[Namespace]:
     """Search the change stream for user writes that `judge` counts; return some of their collections and views.
 
-    The result is empty if there are no such writes between `since` and `until`.
+    The result is empty only if there are no such writes between `since` and `until`. Later writes may count, too.
 
     `since` is a position in the cluster's change stream, and `until` a time that `append_note` has returned. `judge` is
-    called with the user changes of each page; its first result that is not empty is returned. The stream leaves out
-    most document changes in namespaces that do not match `namespaces`. Raises OperationError ClusterUnreachable if
-    the stream does not advance for `longest_stall` seconds. An idle sharded cluster can cause this, as well as a
-    cluster without a working majority. Raises OperationError OplogWindowExceeded if the oplog does not reach back to
-    `since`.
+    called with the changes of each page, except DDL events that change no definition or that a chunk migration caused;
+    its first result that is not empty is returned. The stream leaves out most document changes in namespaces that do
+    not match `namespaces`.
+
+    Raises OperationError ClusterUnreachable if the stream does not advance for `longest_stall` seconds. An idle sharded
+    cluster can cause this, as well as a cluster without a working majority. Raises OperationError OplogWindowExceeded
+    if the oplog does not reach back to `since`. Also raises the errors of `judge`, and the driver's errors.
     """
     stream = ChangeStream(cluster.client, cluster.facts, keys_only=True, namespaces=namespaces)
     migrations = Migrations(cluster.client, cluster.facts, stop)

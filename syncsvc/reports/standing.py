@@ -23,7 +23,10 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """The role of a daemon with `--standby`, and the newest lease that it has read (None before the first one)."""
+    """The role of a daemon with `--standby`, and the newest lease that it has read.
+
+    `lease` is None while none is known, for example before the first read, and while no daemon holds the lease.
+    """
 
     role: Role = Role.STANDBY
     lease: Lease | None = None
@@ -34,7 +37,10 @@ class Standing:
 
     @property
     def where_active(self) -> str:
-        """Return a sentence that names the host and API address of the active daemon, or says that they are unknown."""
+        """Return a sentence that names the host and API address of the active daemon, or says that it is not known.
+
+        It names the holder of the lease, even if the lease has expired.
+        """
         if self.lease is None:
             return "It is not known which daemon is active now."
         return f"The active daemon runs {self.lease.where}."

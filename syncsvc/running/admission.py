@@ -22,9 +22,10 @@ from verifier.runtime.errors import OperationError
 
 
 def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
-    """Return whether a commit is accepted: the sync is running, applies change events and has caught up.
+    """Return the value of `canCommit`: whether the sync is running, applies change events and has caught up.
 
-    The snapshot is a parameter, so that all figures in one answer come from the same snapshot.
+    A commit can still be refused because of the users and roles to copy. The snapshot is a parameter, so that all
+    figures in one answer come from the same snapshot.
     """
     applying = record.state is State.RUNNING and record.phase is Phase.APPLYING
     return applying and snapshot.caught_up

@@ -309,7 +309,7 @@ class Runner:
     def copy_principals(self, command: Entry) -> None:
         """Copy users and roles now. The commit compares them again, and copies those that have changed since.
 
-        Raises OperationError if the copy is refused or fails; the sync continues.
+        If the copy is refused or fails, the sync continues. Raises OperationError and the driver's errors.
         """
         next_state(self.record.state, Trigger.COPY_PRINCIPALS)
         self.principals.refuse_copy()
@@ -320,7 +320,8 @@ class Runner:
         """Reverse the committed run: save the reversal, and start a new engine.
 
         Before that, the coordinator blocks user writes on the old source. Raises OperationError if the reversal is
-        refused; the run then stays committed. An error after the save is not raised: the run fails with it.
+        refused, and the driver's errors; the run then stays committed. An error after the save is not raised: the run
+        fails with it.
         """
         record = self.record
         state = next_state(record.state, Trigger.REVERSE)
@@ -384,7 +385,7 @@ class Runner:
 
         A reset restores the write blocks and balancers in the record. The contents are divided into those that a reset
         would drop and all others. If the coordinator was not started, the record of this instance is returned. Raises
-        OperationError DestinationInUse or InvalidState if the sync cannot be reset, and the driver's errors.
+        OperationErrors, such as DestinationInUse and InvalidState if the sync cannot be reset, and the driver's errors.
         """
         leader = self._admission.refuse_in_use()
         next_state(self.record.state, Trigger.RESET)

@@ -264,4 +264,4 @@ def _listed(differences: Iterable[str]) -> tuple[str, ...]:
     remaining = iter(differences)
     listed = tuple(islice(remaining, LISTED_DIFFERENCES))
     more = sum(1 for _ in remaining)
-    return (*listed, f"and {more} more differences") if more else listed
+    return (*listed, f"more differences: {more}") if more else listed

@@ -42,11 +42,11 @@ _ATTEMPTS = 3
 class Evidence:
     """The saved state that a report needs in addition to the run record of this instance.
 
-    `others` are the run records of the other instances, and `views` the names of the synced views. `check` is the
-    newest check of the current direction of the sync (None if no check is saved, or if it could not be read), `counts`
-    contains the numbers of its differences, and `mismatches` the first of these differences. `repaired` contains the
-    first differences that the sync has repaired or is repairing. `unread` contains a sentence about each part that
-    could not be read.
+    `others` are the run records of the other instances, and `views` the names of the synced views, at most
+    `MOST_VIEWS`. `check` is the newest check of the current direction of the sync (None if no check is saved, or if it
+    could not be read), `counts` contains the numbers of its differences, and `mismatches` the first of these
+    differences. `repaired` contains the first differences that the sync has repaired or is repairing. `unread` contains
+    a sentence about each part that could not be read.
     """
 
     others: tuple[RunRecord, ...] = ()

@@ -162,7 +162,7 @@ def test_differences_by_database(pair: Pair) -> None:
     found = differences_by_database(*pair.clients)
     assert list(found) == ["first", "second"]
     assert found["first"][0] == "first.c00: collection missing on destination"
-    assert found["first"][-1] == "and 10 more differences"
+    assert found["first"][-1] == "more differences: 10"
     assert found["second"] == ("second.a: collection missing on destination",)
 
 

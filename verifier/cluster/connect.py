@@ -23,7 +23,7 @@ INVALID_URI = ErrorKind(
     "InvalidURI",
     400,
     "A connection string cannot be used.",
-    "Correct the connection string.",
+    "Correct the connection string, or the DNS entry or file that the message names.",
 )
 MISSING_PACKAGE = ErrorKind(
     "MissingPackage",
@@ -105,8 +105,9 @@ def _missing_extras(
 def check_uri(uri: str) -> dict[str, Any]:
     """Return the options of a connection string by name.
 
-    Raises OperationError MissingPackage, or InvalidURI if the string cannot be parsed, if its name cannot be looked up
-    in DNS (mongodb+srv), or if it contains options that are refused. The error names all of these options.
+    Raises OperationError MissingPackage, or InvalidURI if the driver cannot parse the string, look up its name in DNS
+    (mongodb+srv) or use one of its options, or if it contains options that this program refuses. The error names all of
+    the refused options.
     """
     try:
         with warnings.catch_warnings():
@@ -252,7 +253,8 @@ def _refusal(uri: str, error: Exception) -> OperationError:
     if before_host and (isinstance(error, InvalidURI) or {*"/?"} & {*before_host}):
         # The driver quotes what it parsed as a host, database or option, which can be a part of the password.
         text = (
-            "the string cannot be parsed; user name and password must be percent-encoded (RFC 3986)"
+            "the string cannot be parsed; check its form: for example, user name and password must be percent-encoded "
+            "(RFC 3986)"
         )
     # A hint of the driver for programmers.
     text = text.removesuffix(" Refer to docstring.")

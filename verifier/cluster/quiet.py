@@ -27,8 +27,8 @@ _BY_USERS = {
 def is_quiet(client: Client, since: Timestamp) -> bool:
     """Return whether the primary's oplog proves that no user has written at or after the time `since`.
 
-    Return False if there is no proof: for a mongos, without the privilege to read the oplog, or if the oplog does not
-    reach back that far. Raises no errors of the driver.
+    Return False if there is no proof: for a mongos, without the privilege to read the oplog, if the oplog does not
+    reach back that far, or after an error of the driver. Raises no such errors.
     """
     oplog = client.local["oplog.rs"]
     try:

@@ -23,7 +23,7 @@ _LAG_HOLDS = 15.0
 
 
 class Rate:
-    """A rate per second, averaged over the last minute. Only one thread at a time may call `add`."""
+    """A rate per second, averaged over the last minute at most. Only one thread at a time may call `add`."""
 
     def __init__(self) -> None:
         self._started = monotonic()

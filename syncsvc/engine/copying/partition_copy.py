@@ -33,8 +33,9 @@ Pages = Iterator[tuple[Block, Resume | None]]
 class PartitionCopy:
     """The copy of one partition of the collection of `record`.
 
-    One thread reads the pages, and many threads write them. The progress is saved every `copy_save_interval` seconds
-    while pages are written. All reads see the source at the cluster time `not_before` or later.
+    One thread reads the pages. Several threads may write them; the reading thread writes those of a capped collection
+    itself. The progress is saved about every `copy_save_interval` seconds while pages are written, and when all are
+    written. All reads see the source at the cluster time `not_before` or later.
     """
 
     def __init__(
@@ -66,9 +67,9 @@ class PartitionCopy:
     def pages(self) -> Pages:
         """Yield the pages of the documents that are left to copy, each page with the resume point after it.
 
-        The resume point is None if the scan has none yet, or never has one (capped collections of a sharded source).
-        Documents may be yielded again. Raises CollectionGone, OperationError DuplicateIds and
-        DocumentFilterFailed, and the driver's errors.
+        The resume point is None if the scan has none yet; a scan in natural order through mongos never has one.
+        Documents may be yielded again. Raises CollectionGone, OperationError DuplicateIds and DocumentFilterFailed, and
+        the driver's errors.
         """
         with (
             judging(self._context.document_filters, self.record.source_name),
@@ -156,7 +157,7 @@ class PartitionCopy:
         self._save_if_due()
 
     def all_read(self) -> None:
-        """Record that all pages are read; save the progress if a save is due or all pages are written."""
+        """Record that no page is left to read; save the progress if a save is due or all pages are written."""
         with self._lock:
             self._all_read = self._unsaved = True
         self._save_if_due()

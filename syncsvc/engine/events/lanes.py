@@ -43,7 +43,7 @@ class Portion(NamedTuple):
     entry: Entry[Position]
     # The cluster time of the source when the page arrived, so no event is after it.
     source_time: Timestamp
-    # The size of the events in bytes.
+    # The memory that the events take, in bytes.
     size: int
 
 

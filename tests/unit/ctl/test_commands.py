@@ -694,7 +694,7 @@ def test_limits_are_shown_and_changed(api: StubApi, run: Run, tmp_path: Path) ->
 def test_a_daemon_without_limits_is_named(run: Run) -> None:
     done = run("limit", "--events", "5")
     assert done.exit_code == Exit.FAILED
-    assert "Update the daemon" in done.stderr
+    assert "is an older syncsvc, update it" in done.stderr
 
 
 def described(version: str) -> dict[str, Any]:
