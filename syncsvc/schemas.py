@@ -272,7 +272,8 @@ class StartSchema(Strict):
         "The collections, views and databases of the source that have another name on the destination."
     )
     copyReadPreference = _choice(
-        CopyReadPreference.PRIMARY, "Which members of a replica-set source the copy reads from."
+        CopyReadPreference.PRIMARY,
+        "Which members of a replica-set source the copy reads from. Capped collections are read from the primary.",
     )
     copyReadPreferenceTags = fields.List(
         fields.Dict(fields.String(), fields.String()),
@@ -475,8 +476,8 @@ class MismatchesSchema(DocumentMismatchesSchema):
     repaired = fields.Boolean(
         load_default=False,
         metadata={
-            "description": "Whether to list the differences that were or are being repaired; if false, list the "
-            "remaining differences."
+            "description": "Whether to list the differences that were or are being repaired (minDurationSecs then has "
+            "no effect); if false, list the remaining differences."
         },
     )
 
