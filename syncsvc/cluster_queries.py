@@ -54,7 +54,7 @@ class ClusterQueries:
         self._stop = stop
 
     def repair_plan(self) -> RepairPlan:
-        """Return the plan of the repair that `Service.repair` would request now. Raises OperationError."""
+        """Return the plan of a repair of the saved differences. Raises OperationError, for example CannotRepair."""
         self._gate.await_startup()
         with self._gate.while_active(), impatient(PATIENCE):
             runner = self._run.runner_for(Trigger.REPAIR)
@@ -85,9 +85,9 @@ class ClusterQueries:
     def report(self) -> dict[str, Any]:
         """Return the report of the sync, in the form of `reports.report`.
 
-        The report names saved data that cannot be read. The journal is saved first, so the report includes the newest
-        warnings. Raises OperationError: InvalidState if there is no sync or the process is not initialized in time,
-        NotActive if this process is a standby.
+        The report names saved data that cannot be read. The journal is saved first if possible, so that the report
+        includes the newest warnings. Raises OperationError: InvalidState if there is no sync or the process is not
+        initialized in time, NotActive if this process is a standby.
         """
         self._gate.await_startup()
         with self._gate.while_active():
@@ -132,7 +132,7 @@ class ClusterQueries:
         if self._run.state is State.INITIALIZING:
             raise OperationError(
                 errors.INVALID_STATE,
-                "The state is INITIALIZING: the process does not know yet whether there is a saved sync. Repeat the "
+                "The state is INITIALIZING: the process has not loaded the saved sync yet, if there is one. Repeat the "
                 "request when the state has changed.",
             )
         runner = self._run.runner

@@ -186,7 +186,7 @@ class _UsersAndRolesSchema(Strict):
 
 
 class StartSchema(Strict):
-    """The body of `POST /api/v1/start`; loads into StartOptions."""
+    """The body of `POST /api/v1/start` and of `POST /api/v1/preflight`; loads into StartOptions."""
 
     source = _text("The cluster to sync from.", enum=list(CLUSTERS))
     destination = _text("The cluster to sync to.", enum=list(CLUSTERS))
@@ -272,7 +272,8 @@ class StartSchema(Strict):
         "The collections, views and databases of the source that have another name on the destination."
     )
     copyReadPreference = _choice(
-        CopyReadPreference.PRIMARY, "Which members of a replica-set source the copy reads from."
+        CopyReadPreference.PRIMARY,
+        "Which members of a replica-set source the copy reads from. Capped collections are read from the primary.",
     )
     copyReadPreferenceTags = fields.List(
         fields.Dict(fields.String(), fields.String()),
@@ -340,11 +341,12 @@ class RepairSchema(Strict):
     """The body of `POST /api/v1/repair`."""
 
     dryRun = _flag(
-        "Whether to only list the differences that would be repaired, and change nothing.", False
+        "Whether to only list the differences, with the action of a repair for each, and change nothing.",
+        False,
     )
 
 
-_UNLIMITED = "null removes the limit."
+_UNLIMITED = "null removes the limit. No limit applies during a commit."
 
 
 class _Amount(fields.Integer):
@@ -361,16 +363,19 @@ class _Amount(fields.Integer):
 
 
 class _RatesSchema(Strict):
-    copyBytesPerSecond = _Amount(f"The maximum number of bytes copied per second. {_UNLIMITED}")
+    copyBytesPerSecond = _Amount(
+        f"The maximum number of bytes that all instances together copy per second; {_UNLIMITED}"
+    )
     copyDocumentsPerSecond = _Amount(
-        f"The maximum number of documents copied per second. {_UNLIMITED}"
+        f"The maximum number of documents that all instances together copy per second; {_UNLIMITED}"
     )
     eventsPerSecond = _Amount(
-        f"The maximum number of change events applied per second. {_UNLIMITED}"
+        "The maximum number of change events that all instances together apply per second; it is suspended while the "
+        f"sync could fail because of it; {_UNLIMITED}"
     )
     threads = _Amount(
         "The maximum number of threads that copy documents or apply change events at the same time in each instance; "
-        f"the load level limits them, too. {_UNLIMITED}",
+        f"the load level limits them, too; {_UNLIMITED}",
         most=1_000,
     )
 
@@ -434,12 +439,12 @@ class _AutoSchema(Strict):
         "check."
     )
     maxQueue = _Amount(
-        "The number of operations waiting on the primary above which a cluster counts as overloaded; null disables "
-        "this check."
+        "The number of operations waiting on the primary above which a replica set counts as overloaded; null disables "
+        "this check. It is not made on a sharded cluster."
     )
     maxReplicationLagSeconds = _Amount(
-        "The lag of the slowest secondary, in seconds, above which a cluster counts as overloaded; null disables this "
-        "check."
+        "The lag of the slowest secondary, in seconds, above which a replica set counts as overloaded; null disables "
+        "this check. It is not made on a sharded cluster."
     )
 
 
@@ -471,8 +476,8 @@ class MismatchesSchema(DocumentMismatchesSchema):
     repaired = fields.Boolean(
         load_default=False,
         metadata={
-            "description": "Whether to list the differences that were or are being repaired; if false, list the "
-            "remaining differences."
+            "description": "Whether to list the differences that were or are being repaired (minDurationSecs then has "
+            "no effect); if false, list the remaining differences."
         },
     )
 

@@ -95,8 +95,8 @@ TABLE = (
     ),
     Option(
         "id",
-        "name of this instance. If several instances share a sharded source, each instance must have the name of a "
-        "different shard; otherwise any name is allowed",
+        "name of this instance. For a sharded source: with one instance, leave this option out; with several, give "
+        "each the name of a different shard. For a replica-set source: any name that no other instance of the sync has",
         default=DEFAULT_ID,
         value="ID",
     ),
@@ -117,7 +117,7 @@ TABLE = (
     ),
     Option(
         "eventSpoolMB",
-        "size limit of the event spool on the destination, in MB; see the start option eventSpool",
+        "size limit of this instance's event spool on the destination, in MB; see the start option eventSpool",
         parse=number(1, 999_999_999),
         default=EVENT_SPOOL_BYTES // 1_000_000,
         value="MB",
@@ -126,7 +126,7 @@ TABLE = (
         "desiredState",
         "the state to which this process brings the sync: running starts or resumes it, paused pauses it, committed "
         "also commits it as soon as canCommit is true (WARNING: stop the writes to the source first). Without this "
-        "option, only commands change the state",
+        "option, this process sends no commands by itself",
         choices=tuple(each.value for each in DesiredState),
         value="STATE",
     ),
@@ -158,7 +158,7 @@ class Settings:
     standby: bool = False
     event_spool_bytes: int = EVENT_SPOOL_BYTES
     protection: ProtectionOptions = ProtectionOptions()
-    # None if only commands change the state of the sync.
+    # None if this process sends no commands by itself.
     desired_state: DesiredState | None = None
     # The body of the start request that the process sends because of `desired_state`.
     start: Mapping[str, Any] = field(default_factory=lambda: DEFAULT_START)

@@ -91,19 +91,19 @@ def _planned(principals: Document) -> str:
     others = {
         "equal": "equal",
         "kept": "different on the destination, left unchanged there",
-        "conflicts": "prevent the commit",
+        "conflicts": "prevent the start and the commit",
     }
     rest = [
         f"{count(principals[name])} {text}" for name, text in others.items() if principals[name]
     ]
-    return "; ".join([f"{users} users and {roles} roles to copy", *rest])
+    return "; ".join([f"users to copy: {users}", f"roles to copy: {roles}", *rest])
 
 
 def _estimates(found: Document) -> list[Row]:
     """Return rows with the estimates of a preflight; an estimate that is None is shown as `unknown`."""
     texts = {
         "to sync": (
-            "{namespaces} collections and views, {documents} documents, {bytes}, {indexes} indexes"
+            "collections and views: {namespaces}; documents: {documents}; size: {bytes}; indexes: {indexes}"
         ),
         "copy": "estimated time: {copySeconds}",
         "oplog": "time for which the oplog of the source keeps a change: {oplogWindowSeconds}",
@@ -128,9 +128,9 @@ def namespaces_view(found: Sequence[Document], width: int) -> RenderableType:
 
 
 def _names(each: Document) -> str:
-    """Return the name that the collection in the row `each` has on the source.
+    """Return the name that the collection or view in the row `each` has on the source.
 
-    If the collection has another name on the destination, ` -> ` and this name follow.
+    If it has another name on the destination, ` -> ` and this name follow.
     """
     there = each.get("destinationNamespace")
     return str(each["namespace"]) if there is None else f"{each['namespace']} -> {there}"
@@ -205,8 +205,8 @@ def repairs_view(answer: Document) -> RenderableType:
     heads = {"difference": False, "repair": False}
     rows = ((each["difference"], each["action"]) for each in answer["repairs"])
     total = (
-        f"{count(answer['documents'])} documents and {count(answer['definitions'])} definitions or document counts "
-        "differ."
+        f"Differences in documents: {count(answer['documents'])}; in definitions or document counts: "
+        f"{count(answer['definitions'])}."
     )
     return Group(*([table(heads, rows)] if answer["repairs"] else []), plain(total))
 

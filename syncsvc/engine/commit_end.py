@@ -30,12 +30,13 @@ class CommitEnd:
         self._stop = stop
 
     def later(self, differs: bool) -> Timestamp | None:
-        """Postpone the commit if users have, or may have, written since the commit time, or if a repair was run.
+        """Postpone the commit if the destination lacks, or may lack, late user writes, or if a repair was run.
 
-        `differs` is True if the verification has found differences. They are repaired if that is possible and allowed,
-        but not if user writes are found: these may be the cause. If the source is blocked and nothing differs, user
-        writes are not searched for. Return the new commit time once all changes up to that time are applied; None if
-        the commit is not postponed. Raises OperationError DefinitionNotApplicable if a withheld index cannot be built.
+        Late means: after the commit time. `differs` is True if the verification has found differences. They are
+        repaired if that is possible and allowed, but not if late writes are found: these may be the cause. If the
+        source is blocked and nothing differs, late writes are not searched for. Return the new commit time once all
+        changes up to that time are applied; None if the commit is not postponed. Raises OperationError
+        DefinitionNotApplicable if a withheld index cannot be built.
         """
         # Apply late writes before repairing differences: a document may differ only because its change events are not
         # applied yet.
@@ -48,7 +49,7 @@ class CommitEnd:
         return time
 
     def _is_written(self, differs: bool) -> bool:
-        """Return whether users have, or may have, written to the source since the commit time.
+        """Return whether the destination lacks, or may lack, user writes to the source after the commit time.
 
         If the source is blocked and nothing differs, return False without searching: the cut-over finds the few writes
         that pass the block, and the commit is then repeated.

@@ -7,10 +7,10 @@ unblocked and reported as writable. Users need not wait for the last steps: the 
 long, and finally documents begin to expire. Uniqueness is restored first, because it is urgent: as long as an index is
 not unique again, a MongoDB 6.0 secondary can crash if users move a unique value from one document to another.
 
-If users have, or may have, written to the source after the commit time, `Cutover.run` raises SourceWritten before it
-unblocks the destination: the coordinator then undoes the completed steps, applies these writes, and repeats the
-commit. The check is recorded before the destination is unblocked: once users may write to the destination, no restart
-withdraws the commit.
+If the destination lacks, or may lack, user writes to the source after the commit time, `Cutover.run` raises
+SourceWritten before it unblocks the destination: the coordinator then relaxes the definitions again, applies these
+writes, and repeats the commit. The check is recorded before the destination is unblocked: once users may write to the
+destination, no restart withdraws the commit.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _PRINCIPALS_COPIED = "users and roles copied"
 class Cutover:
     """Runs the steps of a cut-over, once the verification has passed or is disabled.
 
-    `run` raises SourceWritten if users have, or may have, written to the source after the commit time. It checks this
-    before it unblocks the destination. For this check, it reads documents of the source only if a document filter
-    applies to their collection.
+    `run` raises SourceWritten if the destination lacks, or may lack, user writes to the source after the commit time.
+    It checks this before it unblocks the destination. For this check, it reads documents of the source only if a
+    document filter applies to their collection.
     """
 
     context: RunContext
@@ -106,7 +106,7 @@ class Cutover:
         run.update(steps=steps, principals=None)
 
     def _prepare(self) -> None:
-        """Restore the definitions of all collections, except uniqueness and expiration (`Catalog.prepare`).
+        """Restore the definitions of all collections, except uniqueness, expiration and deferred indexes.
 
         Raises SourceWritten if indexes are withheld: all withheld indexes were built before the cut-over, so these
         were withheld again because of an event after the commit time.
@@ -143,7 +143,7 @@ class Cutover:
         self.context.run.update(reverse_start=prepare_reversal(self.context, self.stop))
 
     def _check_source(self) -> None:
-        """Raise SourceWritten if users have, or may have, written to the source since the commit time.
+        """Raise SourceWritten if the destination lacks, or may lack, user writes to the source after the commit time.
 
         Also raises OperationError UnsupportedCollection for source collections whose names are not valid UTF-8. A
         warning about late writes lasts until this check passes, also while the commit is repeated.

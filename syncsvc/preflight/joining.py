@@ -38,8 +38,8 @@ def begun_by_others(
     """Return the saved run records of the other instances that have begun the sync which this instance starts.
 
     Return an empty tuple if none has begun it. `instance` is the ID of this instance, `instances` are the IDs of all
-    instances. The records are also returned if the others were started with a different list of IDs that includes this
-    instance. In this case, the start is refused later, with an error that names the difference.
+    instances. The records are also returned if the others were started with a different list of IDs, as long as one of
+    the lists contains this instance. In this case, the start is refused later, with an error that names the difference.
     """
     names = {each.instance for each in found.runs}
     together = {*instances, *(name for each in found.runs for name in each.instances)}
@@ -65,8 +65,8 @@ def instance_violations(
     needed = instances_of(options, instance, found) or (instance,)
     if found.source.is_sharded and {*requested} != {*needed}:
         yield errors.INSTANCES_NOT_APPLICABLE, (
-            f"The option instances contains {', '.join(requested)}, but for this sharded source it must be "
-            f"{', '.join(needed)}."
+            f"The option instances contains {', '.join(requested)}, but for this sharded source and the --id "
+            f"{instance}, it must be {', '.join(needed)}."
         )
 
 

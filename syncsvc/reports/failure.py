@@ -29,9 +29,7 @@ def _blocked(record: RunRecord) -> str | None:
         return "This sync blocks user writes on neither cluster."
     roles = {record.source: "source", record.destination: "destination"}
     names = " and ".join(f"{name} (the {roles[name]})" for name in sorted(record.found_blocked))
-    reset = (
-        " To give this sync up, reset it (POST /api/v1/reset), which also lifts the write blocks."
-    )
+    reset = " To give this sync up, reset it (POST /api/v1/reset), which also lifts the write blocks of this sync."
     return (
         f"User writes are blocked on {names}.{'' if record.in_use else reset} Only if you no longer use "
         f"this service, run this command on each named cluster to unblock it: {UNBLOCK}."

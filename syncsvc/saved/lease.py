@@ -64,7 +64,7 @@ class LeaseKeeper:
     """Reads, takes, renews and releases the lease of an instance, under one random name of the holder.
 
     `host` and `address` say where the API of this process is. A lease is valid for `seconds`. Each call takes at most
-    two seconds, is not retried, and raises the driver's errors.
+    two seconds, and raises the driver's errors, even temporary ones.
     """
 
     def __init__(

@@ -89,8 +89,8 @@ class RunStore:
         # The new entries of the journal that the next save includes.
         self._notes: list[Entry] = []
         self.record = record
-        # A cluster time that is not before any write acknowledged before the last attempt to replace the saved record;
-        # None before the first attempt.
+        # A cluster time that is not before any write acknowledged before the last answered attempt to replace the saved
+        # record; None before the first answer.
         self.saved_time: Timestamp | None = None
 
     def insert(self) -> None:

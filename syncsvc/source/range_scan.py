@@ -29,7 +29,7 @@ from verifier.runtime.tasks import StopToken
 _BY_ID = {"_id": 1}
 
 # Called for each page with two arguments: the current name of the collection; and the keys of the page in order, after
-# the last key of the previous page if there is one. A key is a document with only an `_id`.
+# the last key before the page if it is known. A key is a document with only an `_id`.
 CheckKeys = Callable[[Namespace, Sequence[bytes]], None]
 
 

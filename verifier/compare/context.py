@@ -15,7 +15,7 @@ from verifier.runtime.observer import Observer
 
 @dataclass(frozen=True)
 class Sides:
-    """The two clusters of a check. `workers` threads read them, in ranges of at most about `range_bytes` bytes."""
+    """The two clusters of a check. `workers` threads read them, in ranges of usually at most `range_bytes` bytes."""
 
     source: Cluster
     destination: Cluster

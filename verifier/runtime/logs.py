@@ -270,7 +270,7 @@ def set_up(
     # At debug level, the lines of the driver and of the HTTP server would drown our own.
     for noisy in ("pymongo", "waitress"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # Its warnings contain whole URLs, and the path of a webhook's URL is often a secret.
+    # Warnings of urllib3 contain whole URLs, and the path of a webhook's URL is often a secret.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     if level in _NEAREST:
         nearest = _NEAREST[level]

@@ -3,7 +3,8 @@
 A collection is the sync's own if its UUID is saved in the registry. A new collection gets a temporary name that only
 this sync uses; its UUID is saved; then it gets its final name, which the server refuses if the name is taken. So even
 after a crash, the temporary name or the saved UUID shows that the sync created the collection. Commands on an existing
-collection contain its saved UUID, so the server refuses them for a foreign collection with the same name.
+collection contain its saved UUID, so the server refuses them for a foreign collection with the same name. The
+commands that shard a collection or change its shard key accept no UUID, so they are not protected.
 
 Some namespaces cannot be protected in this way. No server renames time-series collections. Collections with the option
 `encryptedFields` can only be renamed on newer servers, by a user with the privilege `setUserWriteBlockMode`. So both

@@ -1,6 +1,6 @@
 """Translates change events to write statements, as raw bytes.
 
-Events of one document in the same batch are folded into one outcome, so that a single statement applies all of them.
+Events of one document in the same batch are folded into one outcome, which usually a single statement applies.
 Values are copied as bytes, never decoded.
 
 If both clusters support diffs, an update is applied with the diff from the oplog: the change stream reports the diff

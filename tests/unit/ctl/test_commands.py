@@ -1028,7 +1028,7 @@ def test_users_and_roles_are_shown_before_and_after_their_copy(api: StubApi, run
     api.answer("preflight", {**PREFLIGHT, "usersAndRoles": {**counts, "conflicts": 0}})
     told = " ".join(run("preflight").stdout.split())
     assert (
-        "1,200 users and 2 roles to copy; 3 equal; 1 different on the destination, left unchanged there"
+        "users to copy: 1,200; roles to copy: 2; 3 equal; 1 different on the destination, left unchanged there"
         in told
     )
     copied = {**COMMITTABLE, "usersAndRoles": {"copied": True, **counts}}
