@@ -139,20 +139,25 @@ class Client:
                 f"the certificate of {self.service}, use --ca-file to name the file with the authority's certificate.",
             ) from error
         except requests.exceptions.ReadTimeout as error:
-            raise ClientError(
-                Exit.UNREACHABLE,
-                "NoAnswer",
-                f"{self.url} accepted the connection, but did not answer in time. It is unknown whether "
-                f"{self.service} executed the request: check the status (syncctl status, or syncctl verifier status "
-                "for the verifier) before you repeat a command.",
-            ) from error
+            raise self._unanswered("did not answer in time") from error
         except (requests.RequestException, OSError) as error:
+            if _was_connected(error):
+                raise self._unanswered(f"did not answer ({_cause(error)})") from error
             raise ClientError(
                 Exit.UNREACHABLE,
                 "Unreachable",
                 f"no answer from {self.url} ({_cause(error)}). Check that {self.service} runs there (systemctl "
                 f"status {self.service}), and the address ({self.option}).",
             ) from error
+
+    def _unanswered(self, what: str) -> ClientError:
+        return ClientError(
+            Exit.UNREACHABLE,
+            "NoAnswer",
+            f"{self.url} accepted the connection, but {what}. It is unknown whether {self.service} executed the "
+            "request: check the status (syncctl status, or syncctl verifier status for the verifier) before you repeat "
+            "a command.",
+        )
 
     @cached_property
     def _session(self) -> requests.Session:
@@ -256,6 +261,14 @@ def _cause(error: BaseException) -> str:
         reason = inner
     text = str(reason).rpartition("] ")[2]
     return text.rpartition(": ")[2] or type(error).__name__
+
+
+def _was_connected(error: BaseException) -> bool:
+    """Return whether a failed request was lost only after the connection existed, so that it may have been sent."""
+    # If there was no connection, the wrapped error is urllib3's MaxRetryError, which has a `reason`.
+    return any(
+        isinstance(each, BaseException) and not hasattr(each, "reason") for each in error.args
+    )
 
 
 def _inner(error: BaseException) -> BaseException | None:

@@ -106,8 +106,9 @@ def _why_not_usable(url: str) -> str | None:
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - raises ValueError if it is not a port
-    except ValueError as error:
-        return f"the value is not a valid URL: {error}"
+    except ValueError:
+        # The text of the error may contain a part of a password.
+        return "the value is not a valid URL"
     if parts.scheme not in ("http", "https"):
         return "the URL must begin with http:// or https://"
     if not parts.hostname:

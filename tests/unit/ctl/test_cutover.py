@@ -88,7 +88,9 @@ def test_the_timeout_also_ends_the_retries_of_a_commit(api: StubApi, run: Run) -
 def test_without_wait_a_commit_is_sent_once(api: StubApi, run: Run) -> None:
     api.answer("progress", answer(COMMITTABLE))
     api.break_off("commit")
-    assert run("commit", "--yes").exit_code == Exit.UNREACHABLE
+    done = run("commit", "--yes")
+    assert done.exit_code == Exit.UNREACHABLE and "NoAnswer" in done.stderr
+    assert "It is unknown whether syncsvc executed the request" in " ".join(done.stderr.split())
     assert api.bodies("commit") == [{}]
 
 

@@ -268,6 +268,7 @@ def test_the_proxy_of_the_environment_is_used(
         ("https://me:S3cr3t@alerts.example/", "the URL must not contain a user name or a password"),
         ("https://alerts.example:http/S3cr3t", "the value is not a valid URL"),
         ("https://[::1/S3cr3t", "the value is not a valid URL"),
+        ("https://user:S3cr3t/x@host/", "the value is not a valid URL"),
         ("https://alerts.example/a b", "the URL contains spaces"),
         ("https://alerts.example/\u00e4", "the URL contains spaces"),
     ],
