@@ -148,7 +148,7 @@ def show_mismatches(
         for each in shown:
             tool.write(each.text)
     elif not found:
-        tool.say("No such differences are known.")
+        tool.say("No differences to show.")
     else:
         more = "; --limit shows more" if len(found) > limit else ""
         rows = mismatches_view((each.body for each in shown), json.dumps)

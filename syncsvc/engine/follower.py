@@ -25,8 +25,8 @@ class Follower(Phases):
     def _read(self, stop: StopToken) -> None:
         run = self._context.run
         if run.record.phase is Phase.APPLYING and self._is_cut_over(stop):
-            # All events were applied before this process was restarted. Neither the oplog nor the event spool is needed
-            # any more, so they are not read: a sync must not fail because they are damaged or lost.
+            # All events were applied before this instance was restarted or resumed. Neither the oplog nor the event
+            # spool is needed any more, so they are not read: a sync must not fail because they are damaged or lost.
             self._begin_cut_over()
         super()._read(stop)
 

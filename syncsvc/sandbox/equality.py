@@ -50,6 +50,8 @@ _PLAIN = frozenset({"v", "key", "name"})
 class Equality:
     """The result of a comparison: the numbers of compared objects, counted on the source, and the differences found.
 
+    `documents` counts the buckets of time-series collections, not their measurements.
+
     `differences` contains one sentence for each of the first `LISTED_DIFFERENCES` differences. If there are more, a
     last sentence gives their number.
     """

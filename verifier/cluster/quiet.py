@@ -12,8 +12,8 @@ from verifier.cluster.namespace import RESERVED_PREFIXES
 # Matches the namespaces that users write to: all but those in `config`, `local` and the databases that sync services
 # and verifiers keep for themselves.
 _NOT_INTERNAL = {"$not": Regex(rf"^(config\.|local\.|{'|'.join(RESERVED_PREFIXES)})")}
-# Matches the oplog entries of user writes. The entry of a transaction has a namespace in `admin`, and contains the
-# writes of the transaction.
+# Matches the oplog entries of all user writes, and some others, such as TTL deletes. The entry of a transaction has a
+# namespace in `admin`, and contains the writes of the transaction.
 _BY_USERS = {
     "op": {"$ne": "n"},
     "ns": _NOT_INTERNAL,

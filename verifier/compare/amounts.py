@@ -60,8 +60,8 @@ class Lag:
     def seconds(self, ended: bool = False) -> int | None:
         """Return the lag in whole seconds; None before the first page of change events.
 
-        Also return None if no page has arrived for `holds` seconds, because the connection may be lost. If `ended`
-        is true (the stream was read to its end), return the last lag nevertheless.
+        Also return None if no page has arrived for `holds` seconds: the connection may be lost, or the reader may be
+        waiting. If `ended` is true (the stream was read to its end), return the last lag nevertheless.
         """
         return self._seconds if ended or monotonic() - self._at <= self._holds else None
 
