@@ -31,7 +31,7 @@ class Form(Enum):
 
     A flag has the value true or false; on the command line, a flag without a value is true. The elements of a list are
     separated by commas, or the option is repeated on the command line; the configuration file may also contain a YAML
-    list. In the configuration file, JSON may be written as YAML.
+    list. In the configuration file, JSON may be written as YAML, whose numbers and booleans are then read as strings.
     """
 
     TEXT = "text"
