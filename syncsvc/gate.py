@@ -1,7 +1,7 @@
 """Admits commands of the API: one at a time, after the initialization of the process, and never on a standby.
 
-Changes of the limits (`PATCH /api/v1/limits`) do not pass the gate: they may run beside other commands, also on a
-standby.
+A preflight may run beside a command. Changes of the limits (`PATCH /api/v1/limits`) do not pass the gate: they may run
+beside other commands, also on a standby.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Gate:
         """Set the role of this process, active or standby. `standing` also contains the newest lease.
 
         While the process is a standby, the gate refuses every command, even one that waits for the initialization. If
-        the process becomes active, new commands wait until it continues the saved sync.
+        the process becomes active, new commands wait until it is initialized again.
         """
         if not standing.is_standby and self.is_standby:
             # The commands that arrive from now on wait until the saved sync is continued.
@@ -76,8 +76,8 @@ class Gate:
 
         `trigger` is the state transition that the command requests; None for a dry run, which does not change the sync.
         Raises OperationError CommandInProgress if another command is running, NotActive on a standby, InvalidState if
-        the initialization of the process takes too long, and ContradictsDesiredState if the desired state forbids the
-        command. Also raises the block's errors; known errors of the driver become OperationErrors.
+        the process is not initialized in time, and ContradictsDesiredState if the desired state forbids the command.
+        Also raises the block's errors; known errors of the driver become OperationErrors.
         """
         self.await_startup()
         if self._goal is not None and trigger is not None:
@@ -98,7 +98,8 @@ class Gate:
     def await_startup(self) -> None:
         """Wait until the process is initialized.
 
-        Raises OperationError InvalidState if that takes too long, and NotActive if this process is a standby.
+        Raises OperationError InvalidState if that takes too long, if the process is stopping, or if too many commands
+        wait already; NotActive if this process is a standby.
         """
         refuse_on_standby(self.standing)
         self.startup.wait()

@@ -22,8 +22,8 @@ from syncsvc.ctl.redaction import redacted
 
 # The maximum number of bytes from the end of one log file, and from all log files together.
 _LOG_BYTES, _ALL_LOGS_BYTES = 50_000_000, 200_000_000
-# Matches the names of logs, including those that logrotate has renamed or compressed, such as syncsvc.log.1 and
-# syncsvc.log-20261127.gz.
+# Matches the names of logs, including those that logrotate has renamed or compressed with gzip, such as syncsvc.log.1
+# and syncsvc.log-20261127.gz.
 _LOG_NAME = re.compile(r"\.log([.-]\d+)*(\.gz)?$")
 
 # The name of each file, and the request whose answer it holds.
@@ -56,7 +56,7 @@ def collected(api: Client, start: Document, logs: Mapping[str, str]) -> Iterator
     """Yield the name and the redacted text of each file of the archive; if a request fails, its error is the text.
 
     The files are the daemon's answers and the files in `logs` (redacted texts by name). `start` is the body of the
-    preflight request. Raises ClientError if no daemon answers at the URL and `logs` is empty.
+    preflight request. Raises ClientError if a request gets no readable answer, or none in time, and `logs` is empty.
     """
     requests: dict[str, Callable[[], str]] = {
         **{name: partial(_answer, api, path) for name, path in _ANSWERS},
@@ -81,8 +81,9 @@ def _answer(api: Client, path: str) -> str:
 def read_logs(paths: Sequence[Path]) -> Logs:
     """Read the given log files, and all logs below the given directories, also rotated ones.
 
-    The newest logs are read first, until the size limit is reached. Raises ClientError if a given file cannot be read;
-    a damaged log below a directory is left out, so that the other logs are still collected.
+    The newest logs are read first, until the size limit is reached. Raises ClientError if a given file, or the
+    modification time of any file, cannot be read; a damaged log below a directory is left out, so that the other logs
+    are still collected.
     """
     given = {path.resolve() for path in paths if not path.is_dir()}
     files = _log_files(paths)

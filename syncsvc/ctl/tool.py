@@ -37,7 +37,7 @@ class Tool:
     token_file: Path | None = None
     ca_file: Path | None = None
     json: bool = False
-    # The connection options of this call, which the commands suggested as next steps repeat.
+    # The connection options on the command line of this call, which the commands suggested as next steps repeat.
     given: list[str] = field(default_factory=list)
 
     @cached_property
@@ -61,7 +61,7 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """Return `syncctl` with the connection options of this call, to suggest further commands to the operator."""
+        """Return `syncctl` with the connection options on the command line of this call, to suggest a next command."""
         return " ".join(["syncctl", *self.given])
 
     def show(self, answer: Answer, *parts: RenderableType | None) -> None:
@@ -130,9 +130,10 @@ pass_tool = click.make_pass_decorator(Tool, ensure=True)
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Store the value of an option in the Tool; keep a connection option for the commands suggested as next steps.
+    """Store the value of an option in the Tool; keep connection options for the commands suggested as next steps.
 
-    An option after the command overrides the same option before it.
+    Only those on the command line are kept: variables of the environment also apply to the next commands. An option
+    after the command overrides the same option before it.
     """
     tool = context.ensure_object(Tool)
     if value is None or value is False:

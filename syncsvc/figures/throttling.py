@@ -24,7 +24,7 @@ class Throttled:
 class Throttling:
     """The limits of this process at one moment.
 
-    `effective` contains the limits that the process obeys. `throttled` is None while no work waits for a limit.
+    `effective` contains the limits that the process obeys. `throttled` is None while no limit slows the sync down.
     `waited` is the total time for which each limit has delayed threads, in seconds. `loads` contains the measured loads
     of "source" and "destination"; it is empty while the loads are not measured.
     """
@@ -55,10 +55,9 @@ class Waits:
         at: float,
         now: datetime,
     ) -> Throttled | None:
-        """Return the limit that slows the sync down; None if no limit does. Call this once a second.
+        """Return the limit that slows the sync down; None if no limit does. Call this at least once a second.
 
         If several limits do, the limit that was returned last is returned again while it is among them.
-
         `waited` is the total time for which each limit has delayed threads, in seconds. `reasons` are the limits in
         force, each with the reason for it. `at` is the current time of the monotonic clock, `now` the current time in
         UTC.

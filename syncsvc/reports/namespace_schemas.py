@@ -18,7 +18,7 @@ class NamespacesTableSchema(TablePart):
     search = fields.String(
         validate=validate.Length(max=1_000),
         metadata={
-            "description": "Show only collections whose name contains this text, regardless of case."
+            "description": "Show only collections whose name on the source contains this text, regardless of case."
         },
     )
     phase = fields.Enum(
@@ -80,12 +80,12 @@ class _Namespace(Strict):
     documentsPerSecond = nullable(
         fields.Float,
         "The number of documents that this process copies per second, on average since it began or resumed the copy of "
-        "the collection; null while the collection is not being copied.",
+        "the collection; null while this process does not copy the collection.",
     )
     bytesPerSecond = nullable(
         fields.Float,
         "The number of bytes that this process copies per second, on average since it began or resumed the copy of the "
-        "collection; null while the collection is not being copied.",
+        "collection; null while this process does not copy the collection.",
     )
     eventsApplied = always(
         fields.Integer,

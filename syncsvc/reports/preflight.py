@@ -14,7 +14,7 @@ def preflight_report(judgement: Judgement) -> dict[str, Any]:
 
     The fields hold the errors with which a start would be refused, the warnings, the missing features of the servers,
     the estimates, and the numbers of users and roles that would be copied. These numbers are left out if no users and
-    roles are to be copied, or if they could not be read.
+    roles are to be copied, or if the numbers are unknown.
     """
     estimates, principals = judgement.estimates, judgement.principals
     planned = {} if principals is None else {"usersAndRoles": asdict(principals.counts)}

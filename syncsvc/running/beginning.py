@@ -1,6 +1,6 @@
 """Saves the record of a new run, and takes over the record of a saved one.
 
-In both cases, the options are compared with the options of the other instances of the sync.
+The options of a new run, and of a saved run without a start position, are compared with those of the other instances.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Starts:
 
         Raises OperationError: MetadataLeftOver if another process began a sync first, or if the other instances are
         being reset; OtherSyncOnDestination if this sync cannot share the destination with another sync; DifferentStart
-        if another instance was started with other options. Also raises the driver's errors, and the errors of
-        `prepare`.
+        if another instance was started with other options. Also raises other errors of the store, the driver's errors,
+        and the errors of `prepare`.
         """
         store = _store_of(process, record)
         self._failed = record
@@ -100,7 +100,7 @@ class Starts:
         position, and its options differ from those of other instances: the process that saved it was killed before it
         could refuse the start.
 
-        Raises OperationError Superseded if another process took the run over, and the driver's errors.
+        Raises the errors of `RunStore.take_over`, for example OperationError Superseded, and the driver's errors.
         """
         if not self.withdraw(process, saved.owner):
             return _take_over(process, saved)
@@ -193,8 +193,8 @@ def _take_over(process: ProcessContext, saved: RunRecord) -> RunStore | None:
     store = RunStore.take_over(process.metadata(saved.home), process.saver(saved.home), saved)
     if store.record.start is None and _differences(process, store):
         _log.warning(
-            "The start was withdrawn, because other instances were started with other options. Send the same "
-            "start request to all instances."
+            "The start was withdrawn, because other instances were started with other options, or found other shards "
+            "of the source. Send the same start request to all instances."
         )
         store.withdraw()
         return None
@@ -202,7 +202,7 @@ def _take_over(process: ProcessContext, saved: RunRecord) -> RunStore | None:
 
 
 def _differences(process: ProcessContext, store: RunStore) -> dict[str, list[str]]:
-    """Return the names of the start options that differ from this instance's, by the ID of the other instance."""
+    """Return how the start options of other instances differ from this instance's: the result of `differences`."""
     record = store.record
     others = _peers(process, store).all_others(process.stop)
     return differences(record.options, record.instances, others)

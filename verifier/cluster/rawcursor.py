@@ -1,7 +1,7 @@
 """Reads the results of a find, an aggregation or a listing page by page, as raw bytes.
 
-The driver's own cursors hide the resume token of each page, the cluster time of each reply, and the raw bytes of the
-documents.
+None of the driver's own cursors offers all of this: the resume token of each page, the cluster time of each reply, and
+the raw bytes of the documents.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _KILL_SECONDS = 2.0
 _INT64 = Struct("<q")
 _UNSIGNED_PAIR = Struct("<II")
 
-# The most documents that `next_page_size` requests for a page. The page is written with one command, and servers accept
-# at most 100,000 documents per write command.
+# The most documents that `next_page_size` requests for a page by default. The page is written with one command, and
+# servers accept at most 100,000 documents per write command.
 _MOST_DOCUMENTS = 50_000
 
 
@@ -52,7 +52,7 @@ class Page(NamedTuple):
     array: int
     # The resume token after the last document; None if the reply has none.
     resume: dict[str, Any] | None
-    # The newest cluster time that the server knew; None if the reply has none.
+    # The cluster time of the reply (its field `operationTime`); None if the reply has none.
     time: Timestamp | None
 
     def documents(self) -> list[memoryview]:

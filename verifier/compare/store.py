@@ -5,8 +5,9 @@ the tasks, rechecks and mismatches. Everything is saved with majority write conc
 process that takes a check over writes a new random ID into the record as the owner. The previous owner stops at its
 next save of the record, which then matches no document.
 
-The `_id` of a recheck or of a document mismatch contains the namespace and a digest of the document's key; that of a
-definition mismatch contains the namespace, the aspect and the component. So saving one a second time is a no-op.
+The `_id` of a recheck or of a document mismatch contains the namespace and a digest of the document's key (empty in a
+recheck of a whole collection); that of a definition mismatch contains the namespace, the aspect and the component. So
+saving one a second time is a no-op.
 """
 
 from __future__ import annotations

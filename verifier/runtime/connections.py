@@ -12,7 +12,8 @@ from typing import Any
 
 from waitress.channel import HTTPChannel
 
-# The maximum number of connections. To accept more, the connections that have been idle longest are closed.
+# The usual maximum of connections. To accept more, those that have been idle longest are closed; connections with an
+# unfinished request stay open, even beyond this number.
 MOST_CONNECTIONS = 256
 # A connection without traffic for this long is closed, unless its client is waiting for an answer. In seconds.
 LONGEST_SILENCE = 60
@@ -24,9 +25,8 @@ CLEANUP_INTERVAL = 15
 def make_room(sockets: Mapping[int, Any]) -> None:
     """Close connections whose client does not read its answer. At the limit, make room for one more connection.
 
-    To make room, close connections that wait for their next request or for the rest of it, beginning with the one that
-    has been idle longest. `sockets` is the socket map of waitress: connections and listening sockets by file
-    descriptor.
+    To make room, close connections without an unfinished request, beginning with the one that has been idle longest.
+    `sockets` is the socket map of waitress: connections and listening sockets by file descriptor.
     """
     channels = [each for each in sockets.values() if isinstance(each, HTTPChannel)]
     _close_unread(channels)

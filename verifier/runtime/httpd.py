@@ -42,10 +42,10 @@ MAX_BODY = 1 << 20
 # waitress itself refuses a longer body, and answers with plain text instead of JSON. In bytes.
 _MOST_STORED = 4 * MAX_BODY
 # The most requests that may read from a cluster at once. Each request occupies a thread until its client has read
-# almost all of the answer.
+# all of the answer but the last 16 MB, which waitress buffers.
 MOST_READERS = 4
-# This is more than the number of threads that can be occupied at once: by readers, by commands that wait for the
-# startup, by one command, and by one preflight.
+# This is more than the number of threads that readers, commands that wait for the startup, one command and one
+# preflight occupy at once.
 REQUEST_THREADS = MOST_READERS + MOST_WAITING + 6
 # Poll interval for a stop request, in seconds.
 _POLL = 0.2
@@ -177,12 +177,13 @@ class Readers:
     def stream(self, lines: Iterator[str]) -> Response:
         """Return the result of `streamed_lines(lines)`, and count the answer as a request that reads from a cluster.
 
-        The request counts until the answer is sent or its connection is closed. Raises OperationError TooManyReaders.
+        The request counts until the last line is passed to waitress or the connection is closed. Raises OperationError
+        TooManyReaders.
         """
         with ExitStack() as reading:
             reading.enter_context(self.one())
             answer = streamed_lines(lines)
-            # The slot is held until the last line is sent or the connection is closed.
+            # The slot is held until the last line is passed to waitress or the connection is closed.
             answer.call_on_close(reading.pop_all().close)
         return answer
 
@@ -321,6 +322,7 @@ class HttpServer:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    # Raising is the only way to leave a waiting loop immediately. A second signal ends the process without cleanup.
+    # Raising is the only way to leave a waiting loop immediately. A second signal of the same
+    # kind ends the process without cleanup.
     signal.signal(number, signal.SIG_DFL)
     raise SystemExit(0)

@@ -31,7 +31,7 @@ class Form(Enum):
 
     A flag has the value true or false; on the command line, a flag without a value is true. The elements of a list are
     separated by commas, or the option is repeated on the command line; the configuration file may also contain a YAML
-    list. In the configuration file, JSON may be written as YAML.
+    list. In the configuration file, JSON may be written as YAML, whose numbers and booleans are then read as strings.
     """
 
     TEXT = "text"
@@ -207,7 +207,7 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
         return {name: self._options[name].of_file(value) for name, value in given.items()}
 
     def _named_twice(self, given: Iterable[str]) -> Iterable[str]:
-        """Yield a problem for each option that the file gives both by its name and by an alias."""
+        """Yield a problem for each option that the file gives by more than one of its names."""
         names: dict[str, list[str]] = {}
         for each in given:
             if each in self._options:
@@ -245,7 +245,7 @@ def _with_hints(names: Iterable[str], known: Collection[str], advice: Mapping[st
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc] # it comes without types
-    """A parser that redacts its error messages, which may quote values of the configuration file or environment."""
+    """A parser that redacts its error messages, which may quote values of options."""
 
     def error(self, message: str) -> NoReturn:
         refuse(self.prog, message)
@@ -271,7 +271,8 @@ def parse(
     If several of these sources give a value, the one that is named first takes precedence. `prefix` begins the names of
     the environment variables. `arguments` are the flags and their values; None means those of the command line.
     `advice` maps names of unsupported options to what to use instead. If an option is unknown, missing or has an
-    invalid value, the process exits with status 2 and a message on standard error.
+    invalid value, or the configuration file cannot be used, the process exits with status 2 and a message on standard
+    error.
     """
     parser = _Parser(
         prog=program,

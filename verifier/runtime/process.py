@@ -34,7 +34,7 @@ class Program:
 def run(program: Program, set_up_log: Callable[[], None], work: Callable[[], int]) -> int:
     """Run the process: set up the log, let SIGUSR1 rotate the log file, run `work`, and return its exit status.
 
-    If an error is raised, report it on standard error and in the log, and return `program.failed`.
+    If an error is raised, report it (see `_report`), and return `program.failed`.
     """
     try:
         set_up_log()

@@ -132,7 +132,7 @@ class TlsChannel(HTTPChannel):
         except ssl.SSLWantWriteError:
             self._handshake_writes = True
         except OSError:
-            # The client does not use TLS, its TLS version is too old, or the connection is lost.
+            # For example, the client does not use TLS or rejects the certificate, or the connection is lost.
             self.handle_close()
 
     def _read_some(self) -> bool:

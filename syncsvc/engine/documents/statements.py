@@ -34,9 +34,9 @@ def run_updates(
     """Run the update statements of outcomes; return how many matched or created a document, and the write errors.
 
     WARNING: MongoDB 6.0 crashes if a pipeline changes a field whose name occurs twice in the document. So after a lost
-    connection, statements with a pipeline that changes fields are never sent again. They are reported as refused, so
-    that the caller reads their documents again. With `ordered`, only the first refused statement is reported; the
-    caller must run the statements after it.
+    connection, this call does not send statements with a pipeline that changes fields again. They are reported as
+    refused, so that the caller reads their documents again. With `ordered`, only the first refused statement is
+    reported; the caller must run the statements after it.
     """
     statements = [update_statement(each) for each in outcomes]
     risky = [number for number, each in enumerate(outcomes) if each.stages and not each.sets]
@@ -63,7 +63,10 @@ def run_deletes(
     outcomes: Sequence[Outcome],
     ordered: bool,
 ) -> None:
-    """Delete the documents of outcomes; a missing document is ignored. Raises OperationError EventNotApplicable."""
+    """Delete the documents of outcomes; a missing document is ignored.
+
+    Raises OperationError EventNotApplicable if the server refuses a delete, and the other errors of `document_writer`.
+    """
     if not outcomes:
         return
     try:
@@ -96,7 +99,7 @@ def offers_raw_diffs(document_writer: DocumentWriter, scratch: Namespace) -> boo
 def not_applicable(namespace: Namespace, key: bytes, error: str) -> OperationError:
     """Return OperationError EventNotApplicable for a refused write of the document with the `_id` in `key`.
 
-    `error` is the server's message.
+    `error` is the result of `refusal`.
     """
     return OperationError(
         EVENT_NOT_APPLICABLE,

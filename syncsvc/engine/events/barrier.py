@@ -1,4 +1,4 @@
-"""Coordinates the instances at a DDL event, which is applied once: after all earlier and before all later events.
+"""Coordinates the instances at a DDL event: one applies it, after all earlier and before all later events.
 
 Each instance that reaches a DDL event applies its share of the events before it, saves its position, and then publishes
 the event's resume token as its barrier (`RunRecord.barrier`). The coordinator waits until all other instances have

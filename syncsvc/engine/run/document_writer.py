@@ -24,7 +24,7 @@ _MANY = 8
 
 
 class Refused(Exception):
-    """Raised if the server refuses some writes of a command. `errors` are the `writeErrors` of the reply."""
+    """Raised if the server refuses some statements of a delete. `errors` are the `writeErrors` of the reply."""
 
     def __init__(self, errors: list[dict[str, Any]]) -> None:
         super().__init__(errors[0].get("errmsg"))
@@ -36,8 +36,8 @@ class DocumentWriter:
 
     The commands that run at the same time contain at most `sending_bytes` bytes of documents together; further commands
     wait, and a larger command runs alone. `uuid_of` returns the UUID that the collection with a given name must have;
-    None if any UUID is allowed. If the collection has another UUID, the server refuses the write, and the method raises
-    OperationError DestinationNamespaceExists.
+    None if any UUID is allowed. If the collection has another UUID or does not exist, the server refuses the write, and
+    the method raises OperationError DestinationNamespaceExists.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class DocumentWriter:
         self._sending = Budget(sending_bytes, stop)
 
     def insert(self, namespace: Namespace, documents: bytes) -> list[dict[str, Any]]:
-        """Insert BSON documents, in any order, and return the server's write errors.
+        """Insert BSON documents, and return the server's write errors. A refused document does not stop the others.
 
-        `documents` contains the documents end to end. If a document with the same `_id` already exists, it stays
-        unchanged, and a write error is returned.
+        `documents` contains the documents end to end. If a document with the same `_id` already exists, on a sharded
+        collection on the same shard, it stays unchanged, and a write error is returned.
         """
         reply = self._write(namespace, "insert", "documents", [documents], ordered=False)
         return list(reply.get("writeErrors", ()))

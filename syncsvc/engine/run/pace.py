@@ -77,7 +77,8 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._changed = threading.Condition()  # guards everything below
+        # Guards everything below. Only the rate of a bucket is also read without it.
+        self._changed = threading.Condition()
         self._buckets: dict[Limit, Bucket] = {
             each: Bucket() for each in Limit if each is not Limit.THREADS
         }
@@ -109,7 +110,7 @@ class Pace:
     def portions(self, block: Block) -> Iterator[Block]:
         """Divide a page of documents into portions that take about a tenth of a second each at the copy's rate limit.
 
-        Yield the whole page if the copy has no rate limit. `block` is the page.
+        A portion has at least one document. Yield the whole page if the copy has no rate limit. `block` is the page.
         """
         limits = (Limit.COPY_DOCUMENTS, Limit.COPY_BYTES)
         if all(self._buckets[limit].rate is None for limit in limits):
