@@ -45,7 +45,7 @@ from verifier.cluster.lookup import ONLY_IDS, fetch, fetch_pages, portions
 from verifier.cluster.migrations import Migrations
 from verifier.cluster.namespace import Namespace, is_user_namespace, some_of
 from verifier.cluster.note import append_note
-from verifier.cluster.times import Position, position_after
+from verifier.cluster.times import Position, next_time, position_after
 from verifier.compare.expiry import expired
 from verifier.compare.worker import clock_of
 from verifier.runtime.errors import OperationError
@@ -315,6 +315,8 @@ def first_written(
     """
     stream = ChangeStream(cluster.client, cluster.facts, keys_only=True, namespaces=namespaces)
     migrations = Migrations(cluster.client, cluster.facts, stop)
+    # On a sharded cluster, another shard may have events of the time `until` itself, which can follow in a later page.
+    end = next_time(until) if cluster.facts.is_sharded else until
     read_until, advanced_at = since.time, monotonic()
     with waiting(
         f"The search for user writes reads the change events of {cluster.name}, up to the newest one",
@@ -323,7 +325,7 @@ def first_written(
         for page in ChangeReader(stream, since, stop, awaits_oplog=False).pages():
             changes = map(parse_key_event, map(bytes, page.events))
             written = judge([each for each in changes if not _is_of_servers(each, migrations)])
-            if written or page.position.time >= until:
+            if written or page.position.time >= end:
                 return written
             if page.position.time > read_until:
                 read_until, advanced_at = page.position.time, monotonic()
