@@ -56,7 +56,8 @@ def collected(api: Client, start: Document, logs: Mapping[str, str]) -> Iterator
     """Yield the name and the redacted text of each file of the archive; if a request fails, its error is the text.
 
     The files are the daemon's answers and the files in `logs` (redacted texts by name). `start` is the body of the
-    preflight request. Raises ClientError if a request gets no readable answer, or none in time, and `logs` is empty.
+    preflight request. Raises ClientError if there is no connection to the daemon, or an answer is not readable, and
+    `logs` is empty.
     """
     requests: dict[str, Callable[[], str]] = {
         **{name: partial(_answer, api, path) for name, path in _ANSWERS},
@@ -67,7 +68,8 @@ def collected(api: Client, start: Document, logs: Mapping[str, str]) -> Iterator
         try:
             text = request()
         except ClientError as error:
-            if error.status is Exit.UNREACHABLE and not logs:
+            is_there = error.status is not Exit.UNREACHABLE or error.error == "NoAnswer"
+            if not is_there and not logs:
                 raise
             text = error.answer
         yield name, redacted(text)

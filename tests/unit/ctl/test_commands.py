@@ -758,6 +758,17 @@ def test_a_diagnosis_holds_no_secret(api: StubApi, run: Run, tmp_path: Path) -> 
     assert run("diagnose", "-o", str(target)).exit_code == Exit.USAGE
 
 
+def test_a_diagnosis_holds_what_was_answered(api: StubApi, run: Run, tmp_path: Path) -> None:
+    """While a cluster is slow, the daemon may not answer a preflight in time."""
+    api.answer("progress", answer(COMMITTABLE))
+    api.break_off("preflight")
+    target = tmp_path / "found.tar.gz"
+    assert run("diagnose", "-o", str(target)).exit_code == Exit.OK
+    held = texts_in(target)
+    assert "NoAnswer" in held["found/preflight.json"]
+    assert "RUNNING" in held["found/progress.json"]
+
+
 @pytest.mark.parametrize("given", [["."], ["a", "b"], ["a", "b/syncsvc.log", "."]])
 def test_the_logs_of_several_instances_are_kept_apart(
     api: StubApi, run: Run, tmp_path: Path, given: list[str]
