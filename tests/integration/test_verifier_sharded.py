@@ -184,7 +184,7 @@ def test_a_collection_that_is_sharded_on_the_source_ends_the_check(
         pair.source.client.admin.command("shardCollection", "d.new", key={"_id": "hashed"})
         verdict = check.wait_for_verdict()
         assert verdict.outcome is Outcome.INCOMPLETE
-        assert " on d.new." in str(verdict)
+        assert ": d.new." in str(verdict)
 
 
 BY_A, BY_B = {"key": {"a": 1}}, {"key": {"b": 1}}
