@@ -1,7 +1,7 @@
 """Divides collections into partitions, claims partitions for this instance, and sums up the progress of all instances.
 
-Several readers can read one divided collection. After a failover or the loss of a resume point, a reader reads at most
-one range again, not the whole collection. If several instances run the sync, they share all partitions.
+Several readers can read one divided collection. After a failover or the loss of a resume point, each of them reads at
+most one range again, not the whole collection. If several instances run the sync, they share all partitions.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def confirmed_together(context: RunContext, change: Callable[[], None], stop: St
 
     The commands of `change` wait only for the primary (write concern 1). If another member becomes primary before all
     effects are confirmed, `change` runs again, so it must be idempotent. The destination must be a replica set. Raises
-    the errors of `change`, OperationError Superseded, and `Cancelled`.
+    the errors of `change`, OperationError Superseded, the driver's errors that are not temporary, and `Cancelled`.
     """
 
     def election() -> object:

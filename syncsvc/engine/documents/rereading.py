@@ -111,10 +111,10 @@ class _Source:
     ) -> list[Outcome]:
         """Remove from `missing` each key whose canonical form no source document has; return deletions of these keys.
 
-        `missing` maps canonical forms to the keys to read. Call this only for collections with a collation, where the
-        server treats some other keys as equal, too. The deletions must be written before the documents: a deletion also
-        deletes a document whose key is equal by the collation. If the source deletes a document after this read, the
-        delete event comes later.
+        Documents that the document filter does not select count as absent. `missing` maps canonical forms to the keys
+        to read. Call this only for collections with a collation, where the server treats some other keys as equal, too.
+        The deletions must be written before the documents: a deletion also deletes a document whose key is equal by the
+        collation. If the source deletes a document after this read, the delete event comes later.
         """
         there: set[Hashable] = set()
         with contextlib.suppress(CollectionGone):
