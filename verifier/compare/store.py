@@ -100,7 +100,9 @@ class CheckStore(CheckReader):
         self.forget()
         self._drop([*self._generations(), _COMPARED])
         new = replace(record, owner=_new_owner())
-        self._run({"insert": CHECK, "documents": [{"_id": CHECK, **as_document(new)}]})
+        command = {"insert": CHECK, "documents": [{"_id": CHECK, **as_document(new)}]}
+        # A repeated insert finds its own document. That of another process is found by the next change of the record.
+        self._write(command, failures.DUPLICATE_KEY)
         self._unsaved_notes.clear()
         self._record = new
 
@@ -114,7 +116,7 @@ class CheckStore(CheckReader):
 
     def forget(self) -> None:
         """Delete the record of the check. Its tasks, rechecks and mismatches remain until the next check begins."""
-        self._run({"delete": CHECK, "deletes": [{"q": {"_id": CHECK}, "limit": 1}]})
+        self._write({"delete": CHECK, "deletes": [{"q": {"_id": CHECK}, "limit": 1}]})
 
     def clean(self) -> None:
         """Drop the whole database in which the state of the check is saved."""
@@ -195,7 +197,7 @@ class CheckStore(CheckReader):
             new = change(self.record).with_notes(self._unsaved_notes[:count])
             owners = [self.record.owner, new.owner]
             statement = {"q": {"_id": CHECK, "owner": {"$in": owners}}, "u": as_document(new)}
-            if self._run({"update": CHECK, "updates": [statement]})["n"] != 1:
+            if self._write({"update": CHECK, "updates": [statement]})["n"] != 1:
                 raise OperationError(SUPERSEDED, "Another process has taken over the saved check.")
             self._record = new
             del self._unsaved_notes[:count]
@@ -219,11 +221,11 @@ class CheckStore(CheckReader):
         statements = [
             {"q": {"_id": task.number}, "u": task_row(task), "upsert": True} for task in tasks
         ]
-        self._run({"update": self._name(_TASKS), "updates": statements})
+        self._write({"update": self._name(_TASKS), "updates": statements})
 
     def remove_task(self, task: Task) -> None:
         statement = {"q": {"_id": task.number}, "limit": 1}
-        self._run({"delete": self._name(_TASKS), "deletes": [statement]})
+        self._write({"delete": self._name(_TASKS), "deletes": [statement]})
 
     def add_rechecks(self, generation: int, rechecks: Iterable[Recheck]) -> None:
         self._insert(self._name(_RECHECKS, generation), map(recheck_row, rechecks))
@@ -323,25 +325,34 @@ class CheckStore(CheckReader):
 
     def _insert(self, name: str, rows: Iterable[Document]) -> None:
         """Insert documents into the collection `name`. A document whose `_id` already exists stays unchanged."""
+
+        def command(portion: list[Document]) -> Document:
+            return {"insert": name, "documents": portion, "ordered": False}
+
         portion: list[Document] = []
         size = 0
         for row in rows:
             more = 200 + sum(len(each) for each in row.values() if isinstance(each, bytes))
             if len(portion) == _MOST_DOCUMENTS or portion and size + more > _MOST_BYTES:
-                self._insert_portion(name, portion)
+                self._write(command(portion), failures.DUPLICATE_KEY)
                 portion, size = [], 0
             portion.append(row)
             size += more
         if portion:
-            self._insert_portion(name, portion)
+            self._write(command(portion), failures.DUPLICATE_KEY)
 
-    def _insert_portion(self, name: str, rows: list[Document]) -> None:
-        reply = self._run({"insert": name, "documents": rows, "ordered": False})
+    def _write(self, command: Mapping[str, Any], ignored: int | None = None) -> Document:
+        """Run a write command, and return the reply. Raise RuntimeError if the cluster refuses to save a document.
+
+        Errors with the code `ignored` are ignored.
+        """
+        reply = self._run(command)
         errors = reply.get("writeErrors", [])
-        if any(each["code"] != failures.DUPLICATE_KEY for each in errors):
+        if any(each["code"] != ignored for each in errors):
             raise RuntimeError(
                 f"the cluster that stores the state of the check refused to save it: {errors[:3]}"
             )
+        return reply
 
     def _run(self, command: Mapping[str, Any]) -> Document:
         try:
