@@ -121,8 +121,7 @@ class _VerificationProgress(Strict):
     )
 
 
-class _Repairs(Strict):
-    inProgress = always(Boolean, "Whether a repair is requested or running.")
+class RepairCounts(Strict):
     documents = always(
         fields.Integer,
         "The number of documents repaired since the start of the sync or its last reversal.",
@@ -131,6 +130,10 @@ class _Repairs(Strict):
         fields.Integer,
         "The number of differences in definitions repaired since the start of the sync or its last reversal.",
     )
+
+
+class _Repairs(RepairCounts):
+    inProgress = always(Boolean, "Whether a repair is requested or running.")
 
 
 class _DirectionMapping(Strict):

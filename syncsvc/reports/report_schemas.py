@@ -5,6 +5,7 @@ from __future__ import annotations
 from marshmallow import fields, validate
 
 from syncsvc.reports.past import Outcome
+from syncsvc.reports.progress_schemas import RepairCounts
 from syncsvc.reports.report import RESULTS
 from syncsvc.state import Phase, State
 from verifier.page.report_fields import (
@@ -261,20 +262,12 @@ class _Differences(Strict):
     listed = always(fields.List, "The first 100 differences, as sentences.", fields.String())
 
 
-class _ReportedRepairs(Strict):
+class _ReportedRepairs(RepairCounts):
     requested = always(
         fields.Integer,
         "The number of repairs that operators have requested since the start of the sync or its last reversal.",
     )
     inCommit = always(fields.Integer, "The number of rounds of repairs in the last commit.")
-    documents = always(
-        fields.Integer,
-        "The number of documents repaired since the start of the sync or its last reversal.",
-    )
-    definitions = always(
-        fields.Integer,
-        "The number of differences in definitions repaired since the start of the sync or its last reversal.",
-    )
     listed = always(
         fields.List,
         "The first 100 repaired differences, including those being repaired now, as sentences.",

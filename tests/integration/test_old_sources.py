@@ -7,6 +7,8 @@ The tests have no such server: the daemon treats a source of MongoDB 6.0 like on
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -251,13 +253,9 @@ def test_ddl_during_the_commit_fails_it_by_name(pair: Pair, daemon: Daemon) -> N
     pair.assert_equal()
 
 
-@pytest.mark.full
-@old
-def test_ddl_while_the_commit_is_postponed_fails_it_by_name(pair: Pair, daemon: Daemon) -> None:
-    """Change a definition while a write postpones the commit: the commit must fail with a named error.
-
-    After a resume, the clusters must be equal.
-    """
+@contextmanager
+def postponed_commit(pair: Pair, daemon: Daemon) -> Iterator[writes.AnyClient]:
+    """Commit a sync without verification, and hold the commit in the block, after a write has postponed it."""
     client = pair.source.client
     fill(client)
     daemon.start(verification={"enabled": False})
@@ -268,6 +266,17 @@ def test_ddl_while_the_commit_is_postponed_fails_it_by_name(pair: Pair, daemon: 
             daemon.wait_until_reached(Point.STEP_DONE, "commit time saved")
             client.d.items.insert_one({"_id": "during the commit", "n": 1, "u": -3})
         daemon.wait_until_reached(Point.COMMIT_POSTPONED)
+        yield client
+
+
+@pytest.mark.full
+@old
+def test_ddl_while_the_commit_is_postponed_fails_it_by_name(pair: Pair, daemon: Daemon) -> None:
+    """Change a definition while a write postpones the commit: the commit must fail with a named error.
+
+    After a resume, the clusters must be equal.
+    """
+    with postponed_commit(pair, daemon) as client:
         client.d.items.aggregate([{"$limit": 5}, {"$out": "out"}])
     assert daemon.wait_for_state("FAILED")["error"] == "UnsupportedChange"
     daemon.resume()
@@ -281,16 +290,7 @@ def test_a_view_that_is_created_while_the_commit_is_postponed_is_synced(
     pair: Pair, daemon: Daemon
 ) -> None:
     """The source does not report views, so the commit copies them: it must do so again after it was postponed."""
-    client = pair.source.client
-    fill(client)
-    daemon.start(verification={"enabled": False})
-    daemon.wait_until_committable()
-    with daemon.held_at(Point.COMMIT_POSTPONED):
-        with daemon.held_at(Point.STEP_DONE, "commit time saved"):
-            daemon.ask_for_commit()
-            daemon.wait_until_reached(Point.STEP_DONE, "commit time saved")
-            client.d.items.insert_one({"_id": "during the commit", "n": 1, "u": -3})
-        daemon.wait_until_reached(Point.COMMIT_POSTPONED)
+    with postponed_commit(pair, daemon) as client:
         client.d.create_collection("late view", viewOn="items")
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()

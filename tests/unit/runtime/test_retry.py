@@ -131,6 +131,17 @@ def test_a_stop_ends_a_pause() -> None:
         retry(call, forever, stop)
 
 
+class Watching(StopToken):
+    """A stop token that notes the long waits of the process instead of waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: list[waits.LongWait] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.shown.extend(waits.long_waits())
+
+
 class Recording(StopToken):
     """A stop token that notes the pauses instead of waiting."""
 
@@ -166,17 +177,13 @@ def test_the_patience_begins_after_the_attempts_made_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(waits, "LONG", 0.0)
-    shown: list[waits.LongWait] = []
-
-    class Watching(StopToken):
-        def sleep(self, seconds: float) -> None:
-            shown.extend(waits.long_waits())
 
     def classified(error: BaseException) -> Temporary:
         return Temporary("failed", "Wait.", patience=5.0, at_once=str(error) == "a")
 
-    assert retry(fails(Outage("a"), Outage("b")), classified, Watching()) == "done"
-    assert len(shown) == 2 and all(each.seconds < 5 for each in shown)
+    stop = Watching()
+    assert retry(fails(Outage("a"), Outage("b")), classified, stop) == "done"
+    assert len(stop.shown) == 2 and all(each.seconds < 5 for each in stop.shown)
 
 
 @pytest.mark.usefixtures("short_pauses")
@@ -191,21 +198,17 @@ def test_an_expected_failure_is_shown_but_not_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(waits, "LONG", 0.0)
-    shown: list[waits.LongWait] = []
-
-    class Watching(StopToken):
-        def sleep(self, seconds: float) -> None:
-            shown.extend(waits.long_waits())
 
     def slow(error: BaseException) -> Temporary:
         return Temporary("The index is being built", "Wait.", expected=str(error) == "slow")
 
-    retry(fails(Outage("slow"), Outage("other")), slow, Watching())
-    assert [each.what for each in shown] == [
+    stop = Watching()
+    retry(fails(Outage("slow"), Outage("other")), slow, stop)
+    assert [each.what for each in stop.shown] == [
         "The index is being built",
         "A call to a cluster is failing and is being retried: The index is being built",
     ]
-    assert [each.expected for each in shown] == [True, False]
+    assert [each.expected for each in stop.shown] == [True, False]
     assert [each.attempt for each in caplog.records] == [2]  # type: ignore[attr-defined]
 
 
