@@ -1,4 +1,4 @@
-"""The privileges that syncsvc and its verifier need to read a cluster, each with a built-in role that grants it.
+"""The privileges that syncsvc and its verifier need to read a cluster or note a time in its oplog, with their roles.
 
 The functions here have no side effects.
 """
