@@ -164,7 +164,7 @@ def _commits(goal: Goal | None) -> bool:
 
 
 def _declared(goal: Goal, record: RunRecord, step: Step) -> Step:
-    """Return the step, without its command if the declared state must be changed first.
+    """Return the step, without its command if the declared state forbids the command or makes it dangerous.
 
     After a resume or a repair, a daemon with the declared state `committed` commits again, and applications that have
     returned to the source would lose their last writes. This does not apply if the resume completes the commit.

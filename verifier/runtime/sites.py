@@ -30,7 +30,9 @@ ORIGIN_NOT_ALLOWED = ErrorKind(
     "OriginNotAllowed",
     403,
     "The headers of the request say that a web page of another site sent it.",
-    "Nothing was done. Send commands with a program such as curl, without the headers Origin and Sec-Fetch-Site.",
+    "Nothing was done. Send commands with a program such as curl, without the headers Origin and Sec-Fetch-Site. "
+    "If the page of this process sent the request through a proxy, make the proxy keep the Host header, and add its "
+    "name to --allowedHosts.",
 )
 
 ALLOWED_HOSTS = Option(
