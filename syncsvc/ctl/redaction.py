@@ -64,7 +64,7 @@ _PATTERNS = (
 
 
 def redacted(text: str) -> str:
-    """Return the text with `(redacted)` in place of passwords, tokens, private keys and other credentials."""
+    """Return the text with `(redacted)` in place of the passwords, tokens and other secrets that it recognizes."""
     text = _AUTHORITY.sub(lambda found: found[1] + _without_user(found[2]), text)
     for pattern in _PATTERNS:
         text = pattern.sub(rf"\1{_REDACTED}", text)

@@ -61,8 +61,9 @@ _INTERVAL = 1.0
 # The least time between two saves: of new findings, and of only a new position. In seconds.
 _RENEW_AFTER = 5.0
 _SAVE_AFTER = 600.0
-# The pauses before the next attempt: after an error that requires no warning, such as an unreachable server, and after
-# any other error. How long the next attempt waits for an answer, and how long a save is retried. All in seconds.
+# The pauses before the next attempt after an error: if no error since the last success requires a warning (an
+# unreachable server requires none), and otherwise. How long the next attempt waits for an answer, and how long a save
+# is retried. All in seconds.
 _PAUSE = 10.0
 _LONG_PAUSE = 30.0
 _PATIENCE = 5.0
@@ -75,7 +76,8 @@ def watch_source(context: RunContext, stop: StopToken) -> None:
 
     The watch ends when enough writes are found or a day has passed. Its warnings last until `stop` is set or the sync
     is no longer COMMITTING or COMMITTED, and appear again after a restart. If the sync blocks the source, or an earlier
-    version of syncsvc committed the sync, nothing is watched. Raises `Cancelled` when stopped.
+    version of syncsvc committed the sync, nothing is watched. Raises `Cancelled` when stopped, or if another process
+    has taken the sync over.
     """
     wait_until(lambda: context.run.record.can_write, stop, SLOW_POLL)
     record = context.run.record
@@ -112,8 +114,8 @@ class _Watch:
         self._has_read = False
         # Whether the oplog no longer has the next changes.
         self._is_lost = False
-        # Whether a call to a cluster has failed since the last successful attempt; and why changes cannot be checked
-        # now, if that requires a warning.
+        # Whether the watch was interrupted since the last successful attempt by an error that requires no warning; and
+        # why changes cannot be checked now, if that requires a warning.
         self._fails = False
         self._problem: str | None = None
 
@@ -250,7 +252,7 @@ class _Watch:
             )
 
     def _show(self) -> None:
-        """Show the findings of the last save and the current problem in warnings; end the warning of a past problem."""
+        """Show the findings of the last attempt to save, and the current problem; end the warning of a past problem."""
         record, progress = self._context.run.record, self._context.progress
         names = record.source, record.destination
         if self._shown.writes:
@@ -288,7 +290,7 @@ class _Watch:
             self._problem = failures.text_of(error).rstrip(".")
 
     def _report_interruption(self, error: Exception) -> None:
-        """Log the error, at the level DEBUG if a call to a cluster has already failed since the last success."""
+        """Log the error: at the level INFO if it is the first interruption since the last success, else DEBUG."""
         checked = utc_text(self._findings.position.time.time)
         fields = {"error": failures.text_of(error), "checkedUpTo": checked}
         if self._fails:

@@ -1,4 +1,7 @@
-"""Measures the calls to the clusters, by `Operation`: their number, and their total and longest duration."""
+"""Measures the calls to the clusters, by `Operation`: their number, and their total and longest duration.
+
+A call is one page that is read, or one group of documents or outcomes that is written, perhaps with several commands.
+"""
 
 from __future__ import annotations
 

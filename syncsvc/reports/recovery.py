@@ -153,8 +153,8 @@ def _is_commit_failure_unsaved(record: RunRecord) -> bool:
 def _continued(record: RunRecord) -> State | None:
     """Return the state in which a resume or a restart continues the sync.
 
-    Return None if there is no failure, or if it is saved or being saved: a restart alone then continues nothing, and
-    `state_after_resume` returns the state after a resume.
+    Return None if there is no failure, or if it is saved or being saved. Once it is saved, a restart alone continues
+    nothing, and `state_after_resume` returns the state after a resume.
     """
     return None if record.failure is None else continued(record.failure)
 

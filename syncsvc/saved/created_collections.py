@@ -55,8 +55,8 @@ def contents(
     """Return the collections and views on the destination, divided into those that the sync has created and all others.
 
     `records` is the registry, and `views` holds the saved definitions of the views that the sync has created, by name.
-    `temporary` is the prefix of the sync's temporary names, or None (see `temporary_prefix`). The field `principals` of
-    the result is empty. Raises the driver's errors.
+    `temporary` is the prefix of the sync's temporary names, or None (see `temporary_prefix`). System collections are
+    left out, and the field `principals` of the result is empty. Raises the driver's errors.
     """
     is_created = _creations(client, list(records), views, stop, temporary)
     found: dict[bool, list[Found]] = {True: [], False: []}

@@ -2,7 +2,7 @@
 
 This command inserts documents without visible change events, so the copy of such a collection must wait for the end of
 the command. The command locks the collection from its creation until all documents are inserted. A read in a
-transaction detects this lock, because, unlike other reads, it must lock the collection itself.
+transaction detects this lock: it must lock the collection, too, and fails soon if it cannot.
 """
 
 from __future__ import annotations

@@ -141,7 +141,8 @@ def builds_indexes(command: Mapping[str, Any]) -> bool:
 def _namespace(event: CommandStartedEvent) -> str:
     """Return the namespace of a command; only its database if the command names no collection.
 
-    For a command about another database or about a shard, return the name of that database or shard.
+    For a command about another database or about a shard, return the name of that database or shard; for one about a
+    user or role, its database and name.
     """
     name: Any = event.command.get("collection") if event.command_name == "getMore" else None
     name = name or event.command.get(event.command_name)

@@ -1,6 +1,6 @@
-"""The privileges that syncsvc and its verifier need to read a cluster, each with a built-in role that grants it.
+"""The privileges that syncsvc and its verifier need to read a cluster, and to append a note to its oplog.
 
-The functions here have no side effects.
+They are listed with the built-in roles that grant them. The functions here have no side effects.
 """
 
 from __future__ import annotations

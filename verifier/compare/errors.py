@@ -48,7 +48,7 @@ TIME_SERIES_NOT_COMPARABLE = ErrorKind(
 MISMATCHES_REPLACED = ErrorKind(
     "MismatchesReplaced",
     409,
-    "A newer generation (pass) of the check replaced the mismatches while they were read.",
+    "A newer generation (pass) of the check, or a new check, replaced the mismatches while they were read.",
     "Read the mismatches again from the beginning. The mismatches no longer change after the end of the check.",
 )
 SUPERSEDED = ErrorKind(

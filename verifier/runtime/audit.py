@@ -1,6 +1,7 @@
 """The audit log: one line before each command is executed, and one with its answer.
 
-With --logPath, the lines go to a separate file, otherwise to the log.
+A request that is refused early, and a retry by the process itself, get at most the line with the answer. With
+--logPath, the lines go to a separate file, otherwise to the log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Refuses requests of foreign web pages: any page in a browser on this machine can send requests to a local port.
 
 The headers of the browser reveal such a page. If the page made its own host name resolve to this machine (DNS
-rebinding), its host name is in `Host`. If it sends a POST, its site is in `Origin`. Programs such as curl send no
-`Origin`, and their `Host` is the host name that the operator typed.
+rebinding), its host name is in `Host`. If it sends a command, its site is in `Origin`. Programs such as curl send no
+`Origin`, and their `Host` is the host name or address that the operator typed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ ORIGIN_NOT_ALLOWED = ErrorKind(
     "OriginNotAllowed",
     403,
     "The headers of the request say that a web page of another host or port sent it.",
-    "Nothing was done. Send commands with a program such as curl, without the headers Origin and Sec-Fetch-Site.",
+    "Nothing was done. Send commands with a program such as curl, without the headers Origin and Sec-Fetch-Site. "
+    "If the page of this process sent the request through a proxy, make the proxy keep the Host header, and add its "
+    "name to --allowedHosts.",
 )
 
 ALLOWED_HOSTS = Option(

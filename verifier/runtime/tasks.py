@@ -247,7 +247,7 @@ class Budget:
 
 
 class Channel(Generic[T]):
-    """A queue between threads, bounded by the weight of its items (usually bytes).
+    """A queue between threads, bounded by the total weight of its items, such as their bytes.
 
     An item that is heavier than the whole capacity is accepted when the queue is empty. Every wait ends when the token
     is stopped, so a producer does not wait forever after a consumer has failed.
