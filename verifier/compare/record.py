@@ -96,7 +96,7 @@ class CheckProcess:
 
 @dataclass(frozen=True)
 class Request:
-    """The request for a check: what to compare, and how. `document_filter` is a query as BSON; None selects all.
+    """The request for a check: what to compare, and how. `document_filter` is a query as BSON, or None.
 
     `remapped` is True if namespaces are renamed because of the command that began the check, not because of an option.
     `source_filters` contains queries for single collections of the source.

@@ -61,7 +61,7 @@ PART = {**COPYING, "collectionCopy": {**_COPIED, "estimatedCopiedBytesInAll": No
         ({**APPLYING, "lagTimeSeconds": 90}, "1 min 30 s behind"),
         ({**APPLYING, "lagTimeSeconds": None}, "not known"),
         ({**APPLYING, "repairs": {"inProgress": True}}, "are being repaired"),
-        ({**APPLYING, "verification": COMPARING}, "4 of 9 documents"),
+        ({**APPLYING, "verification": COMPARING}, "Documents compared: 4; estimated total: 9."),
         ({**APPLYING, "verification": BEHIND}, "40 s behind the changes of the source"),
         (
             {**APPLYING, "verification": UNCOMPARED},
