@@ -64,7 +64,7 @@ def _why_not(progress: Document) -> Iterator[str]:
     elif info == APPLYING:
         yield from _behind(progress)
     elif info == "collection copy":
-        yield f"The copy is not complete: {_copied(copy_of(progress))}."
+        yield f"The copy is not complete. {_copied(copy_of(progress))}."
     else:
         yield _EARLIER_PHASES.get(str(info), f"The phase is {info}.")
 
@@ -124,8 +124,8 @@ def copy_of(progress: Document) -> Copy:
 
 def _copied(copy: Copy) -> str:
     if copy.is_part:
-        return f"this instance has copied {size(copy.copied)}; all instances together copy {size(copy.total)}"
-    return f"{percent(share(copy.copied, copy.total))} of {size(copy.total)} are copied"
+        return f"Copied by this instance: {size(copy.copied)}; estimated total of all instances: {size(copy.total)}"
+    return f"Copied: {percent(share(copy.copied, copy.total))}; estimated total: {size(copy.total)}"
 
 
 def compared_of(verification: Document) -> tuple[int, int | None]:

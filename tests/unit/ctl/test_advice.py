@@ -51,9 +51,9 @@ PART = {**COPYING, "collectionCopy": {**_COPIED, "estimatedCopiedBytesInAll": No
     "progress, reason",
     [
         (IDLE, "The sync is IDLE"),
-        (COPYING, "25 % of 2.0 MB"),
-        (SHARED, "100 % of 2.0 MB"),
-        (PART, "this instance has copied 500.0 kB; all instances together copy 2.0 MB"),
+        (COPYING, "Copied: 25 %; estimated total: 2.0 MB."),
+        (SHARED, "Copied: 100 %; estimated total: 2.0 MB."),
+        (PART, "Copied by this instance: 500.0 kB; estimated total of all instances: 2.0 MB."),
         ({**COPYING, "info": "building indexes"}, "Indexes are being built"),
         ({**COPYING, "info": "initializing collections and indexes"}, "copy has not begun"),
         ({**COPYING, "info": "something new"}, "something new"),
