@@ -137,7 +137,7 @@ class CheckRecord:
     last_from: int | None = None
     # The amounts of generation 0; None until it is complete.
     first: Amounts | None = None
-    # The number of documents that the generations after generation 0 have compared.
+    # The number of documents that the complete generations after generation 0 have compared.
     rechecked: int = 0
     # The durations of the most recent generations after generation 0, in seconds.
     recheck_seconds: tuple[float, ...] = ()

@@ -47,7 +47,7 @@ class _ReportedCluster(ClusterFields):
     name = always(fields.String, "The role of the cluster: source or destination.")
     changeEvents = always(
         fields.Dict,
-        "The number of change events of the namespaces of the check, by operation, until the end of the writes.",
+        "The number of change events of the namespaces of the check, by operation.",
         keys=fields.String(),
         values=fields.Integer(),
     )
@@ -127,7 +127,8 @@ class _ReportedComparison(Strict):
         "0.",
     )
     rechecked = always(
-        fields.Integer, "The number of repeated comparisons of documents that changed or differed."
+        fields.Integer,
+        "The number of repeated comparisons of documents that changed or differed, in the complete generations.",
     )
     recentRecheckSeconds = always(
         fields.List,
