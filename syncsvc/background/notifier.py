@@ -1,4 +1,4 @@
-"""Posts a notice to a webhook for each change of the state or warnings of a sync."""
+"""Posts notices of state changes and warnings of a sync to a webhook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Notifier:
         self._told = Told()
 
     def watch(self, sync: Sync) -> None:
-        """Post a notice for each change of the sync's state or warnings since the last call; called every second."""
+        """Post the notices of what changed in the sync since the last call (see `news`); called every second."""
         self._told, notices = news(self._told, sync, time())
         for each in notices:
             self._webhook.post(each.event, each.at, **each.fields)

@@ -31,7 +31,7 @@ def destination_name(progress: Document) -> str | None:
 
 
 def is_replaced(progress: Document) -> bool:
-    """Return whether a standby is taking over from this daemon.
+    """Return whether another process has just taken the sync over from this daemon, which runs with `--standby`.
 
     For a moment, this daemon shows a failed sync. Then the daemon becomes a standby, and shows the real state.
     """
@@ -41,8 +41,8 @@ def is_replaced(progress: Document) -> bool:
 def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     """Return the reasons why a commit is not possible now; an empty list if it is possible.
 
-    `max_lag` is the largest permitted lag in seconds (None: no limit). A larger or unknown lag is a reason, even if the
-    daemon would accept a commit.
+    `max_lag` is the largest permitted lag in seconds (None: no limit). If the daemon would accept a commit, a larger or
+    unknown lag is the only reason.
     """
     if not progress["canCommit"]:
         return [*_why_not(progress)] or [
@@ -64,7 +64,7 @@ def _why_not(progress: Document) -> Iterator[str]:
     elif info == APPLYING:
         yield from _behind(progress)
     elif info == "collection copy":
-        yield f"The copy is not complete: {_copied(copy_of(progress))}."
+        yield f"The copy is not complete. {_copied(copy_of(progress))}."
     else:
         yield _EARLIER_PHASES.get(str(info), f"The phase is {info}.")
 
@@ -88,7 +88,10 @@ def _behind(progress: Document) -> Iterator[str]:
         yield "Verification has not begun."
     elif phases != {COMPARED}:
         compared, total = compared_of(verification)
-        yield f"Verification is not complete: {count(compared)} of {count(total)} documents are compared."
+        yield (
+            f"The first pass of the verification is not complete. Documents compared: {count(compared)}; "
+            f"estimated total: {count(total)}."
+        )
     for name, side in verification.items():
         behind = side["lagTimeSeconds"]
         if behind is not None and behind > MAX_LAG_SECONDS:
@@ -102,7 +105,7 @@ def _behind(progress: Document) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Copy:
-    """The numbers of bytes copied so far, and to copy in total (None if unknown).
+    """The estimated bytes copied so far, and to copy in total (None if unknown; meaningless during `NOTHING_LISTED`).
 
     If `is_part`, `copied` counts only the bytes that one of several instances has copied; `total` counts all bytes.
     """
@@ -121,20 +124,20 @@ def copy_of(progress: Document) -> Copy:
 
 def _copied(copy: Copy) -> str:
     if copy.is_part:
-        return f"this instance has copied {size(copy.copied)}; all instances together copy {size(copy.total)}"
-    return f"{percent(share(copy.copied, copy.total))} of {size(copy.total)} are copied"
+        return f"Copied by this instance: {size(copy.copied)}; estimated total of all instances: {size(copy.total)}"
+    return f"Copied: {percent(share(copy.copied, copy.total))}; estimated total: {size(copy.total)}"
 
 
 def compared_of(verification: Document) -> tuple[int, int | None]:
-    """Return the number of documents compared so far, and the total number to compare (None if unknown)."""
+    """Return the number of documents that the first pass has compared, and the estimated total (None if unknown)."""
     side = verification["destination"]
     return side["hashedDocumentCount"], side["estimatedDocumentCount"]
 
 
 def next_step(progress: Document, syncctl: str, advice: Document | None = None) -> str:
-    """Return a sentence that tells the operator what to do next.
+    """Return the text after `Next: `, which tells the operator what to do next.
 
-    `syncctl` is the program name with its connection options; the commands in the sentence begin with it. `advice` is
+    `syncctl` is the program name with its connection options; the commands in the text begin with it. `advice` is
     the field `next` of `GET /api/v1/overview`, which is the next step that the daemon itself names. Pass None if
     `is_advised` returns False, or if there is no overview.
     """

@@ -37,7 +37,7 @@ from syncsvc.ctl.tool import Group, connection_options
 def syncctl() -> None:
     """Operate a sync: start, watch, commit.
 
-    syncctl calls the HTTP API of syncsvc, on this machine or on another one.
+    syncctl calls the HTTP API of syncsvc, or of syncsvc-verifier, on this machine or on another one.
     """
 
 
@@ -83,7 +83,7 @@ for command in (
 def main() -> None:
     """Run `syncctl` with the arguments of this process."""
     for stream in (sys.stdout, sys.stderr):
-        # Characters that the terminal cannot show are escaped.
+        # Characters that the encoding of the output lacks are escaped.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     syncctl.main(prog_name="syncctl")

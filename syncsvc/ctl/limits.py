@@ -30,7 +30,7 @@ _LOADS = {
 
 
 def change_of(given: Mapping[str, str | None]) -> dict[str, int | None]:
-    """Return the body of the request that changes limits. Raises click.BadParameter if a value is invalid.
+    """Return the limits that the options change, by API field. Raises click.BadParameter if a value is invalid.
 
     `given` maps the name of an option to its value: None leaves a limit unchanged, and the text `none` lifts it.
     """

@@ -61,4 +61,7 @@ START = file(
     "YAML or JSON file with the start options. Default: a sync from cluster0 to cluster1, with default options."
 )
 TIMEOUT = seconds("--timeout", "Stop waiting after this many seconds, with exit status 4.")
-DRY_RUN = flag("--dry-run", "Only show the effect of the command, without changing anything.")
+DRY_RUN = flag(
+    "--dry-run",
+    "Change nothing: only show what the command would do, or whether it is possible now.",
+)

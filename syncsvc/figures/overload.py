@@ -16,7 +16,7 @@ from statistics import median
 from syncsvc.limits import Auto
 from syncsvc.source.cluster_load import Load
 
-# The median of this many measurements counts, so that a single slow answer has no effect.
+# The median of the newest measurements counts, at most this many: of three, a single slow answer has no effect.
 _COUNTED = 3
 # Above this share of a threshold, the rate is not raised.
 _NEAR = 0.8
@@ -42,7 +42,7 @@ def typical(loads: Sequence[Load]) -> Load:
 
 
 class Pressure(Enum):
-    """The load compared with its thresholds: `HIGH` above one of them, `NEAR` just below one, `LOW` far below all."""
+    """The load compared with its thresholds: `HIGH` above one, otherwise `NEAR` above 80 % of one, otherwise `LOW`."""
 
     LOW = 0
     NEAR = 1
@@ -52,8 +52,8 @@ class Pressure(Enum):
 def pressure(loads: Mapping[str, Load], auto: Auto) -> tuple[Pressure, str]:
     """Compare the loads, which are keyed by "source" and "destination", with the thresholds of `auto`.
 
-    Return the pressure, and a description of the value that is highest relative to its threshold. Unknown values are
-    ignored; if all are unknown, the pressure is LOW, and the description is empty.
+    Return the pressure, and a description of the value that is highest relative to its threshold. Unknown values and
+    values without a threshold are ignored; if none is left, the pressure is LOW, and the description is empty.
     """
     worst, why = max(_ratios(loads, auto), default=(0.0, ""))
     if worst > 1:
@@ -80,7 +80,7 @@ def _ratios(loads: Mapping[str, Load], auto: Auto) -> Iterator[tuple[float, str]
             (
                 load.replication_lag,
                 auto.replication_lag_seconds,
-                "the secondaries of the {} lag by {:.0f} s, and the threshold is {} s",
+                "the slowest secondary of the {} lags by {:.0f} s, and the threshold is {} s",
             ),
         )
         for value, threshold, text in compared:
@@ -111,7 +111,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The automatic limit of a rate while a cluster is overloaded. `rate` is the limit per second; None means no limit.
+    """The automatic limit of a rate during and after an overload. `rate` is the limit per second; None means no limit.
 
     `decreased_at` is the time of the last decrease, in seconds of the monotonic clock.
     """

@@ -30,7 +30,8 @@ def _of_machine(root: Path) -> Iterator[int]:
 def _of_groups(root: Path) -> Iterator[int]:
     """Yield the free memory, in bytes, of each control group of this process, and of each parent of such a group.
 
-    Each of them limits this process separately; groups without a limit are left out. `root` contains `proc` and `sys`.
+    Each of them limits this process separately; groups without a number as their limit are left out. `root` contains
+    `proc` and `sys`.
     """
     mounts = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():

@@ -1,7 +1,7 @@
 """Finds every document in which two collections differ, byte for byte and in bounded memory.
 
 Both collections are read in the order of their `_id` index and merged. The server decides which of two different `_id`s
-comes first, so this module needs no rules for types and collations.
+comes first, so this module needs no rules for types and collations. Natural orders can be compared, too.
 """
 
 from collections import deque
@@ -103,7 +103,7 @@ def document_differences(
 
 
 def order_difference(source: DocumentStream, destination: DocumentStream) -> Iterator[str]:
-    """Yield one sentence for the first position at which the streams differ; nothing if they have the same order.
+    """Yield one sentence for the first position (from 0) at which the streams differ; nothing if they do not differ.
 
     Both streams are in natural order, and their collections contain the same documents.
     """
@@ -119,7 +119,7 @@ def order_difference(source: DocumentStream, destination: DocumentStream) -> Ite
 
 
 def elements(document: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the top-level fields of a document, with their values as BSON bytes, which distinguish 1, 1.0 and true."""
+    """Return the top-level fields of a document, each value encoded as BSON, which distinguishes 1, 1.0 and true."""
     return {name: bson.encode({"": value}) for name, value in document.items()}
 
 

@@ -24,6 +24,8 @@ from verifier.runtime.tasks import StopToken
 class Peers:
     """The other instances that share the run. Every call reads their saved records again.
 
+    Every method raises the driver's errors, OperationError IncompatibleMetadata, and `Cancelled`.
+
     The records include all saves that were acknowledged before this process last updated its own record. So an instance
     that is started or resumed after its coordinator never reads an older record of the coordinator, not even right
     after an election.
@@ -34,10 +36,7 @@ class Peers:
         self._run = run
 
     def others(self, stop: StopToken) -> list[RunRecord]:
-        """Return the saved records of the other started instances; empty if this instance runs alone.
-
-        Raises the driver's errors, and OperationError IncompatibleMetadata.
-        """
+        """Return the saved records of the other started instances; empty if this instance runs alone."""
         own = self._run.record
         names = [each for each in own.instances if each != own.instance]
         return self._load(stop, *names) if names else []
@@ -46,7 +45,6 @@ class Peers:
         """Return all other saved records, including those of instances that do not belong to this instance's run.
 
         Such records exist if two instances were started at the same moment with different options.
-        Raises the driver's errors, and OperationError IncompatibleMetadata.
         """
         own = self._run.record.instance
         return [each for each in self._load(stop) if each.instance != own]
@@ -103,12 +101,9 @@ def is_cut_over(record: RunRecord, others: Collection[RunRecord]) -> bool:
 
 
 def described(different: Mapping[str, Sequence[str]]) -> str:
-    """Return an error text with one sentence for each instance whose start options differ.
-
-    `different` is the result of `differences`: the names of the differing options, by instance.
-    """
+    """Return an error text with one sentence for each instance in `different`, the result of `differences`."""
     return " ".join(
-        f"The instance {name} was started with different values of these options: {', '.join(fields)}."
+        f"The start of the instance {name} differs in: {', '.join(fields)}."
         for name, fields in different.items()
     )
 

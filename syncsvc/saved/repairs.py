@@ -48,7 +48,7 @@ class RepairCounts(NamedTuple):
 
 
 class Repairs:
-    """The saved list of repairs of one run. Every method raises the driver's errors."""
+    """The saved list of repairs of one run. Every method raises the errors of `Rows`."""
 
     def __init__(self, metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:
         self._rows = Rows(metadata, writer, REPAIRS, stop)

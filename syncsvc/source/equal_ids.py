@@ -62,7 +62,7 @@ def refuse_equal(
 
     Each of `keys` is a document with only an `_id`. The keys must be in `_id` order: only keys that equal the next key
     are looked up in the collection. `uuid` is None for a server that accepts no UUID. `collation` is the collation of
-    the collection; None is the simple collation. Raises the driver's errors, too.
+    the collection; None is the simple collation. Also raises the driver's errors, and `Cancelled`.
     """
     neighbours = _equal_neighbours(client, keys, collation, stop)
     refuse_repeated(client, namespace, uuid, neighbours, stop)
@@ -77,8 +77,8 @@ def refuse_repeated(
 ) -> None:
     """Look up each key in the collection, and raise EqualIds if several documents have this key.
 
-    A key is a document with only an `_id`. `uuid` is None for a server that accepts no UUID. Raises the driver's
-    errors, too.
+    A key is a document with only an `_id`. `uuid` is None for a server that accepts no UUID. Also raises the
+    driver's errors, and `Cancelled`.
     """
     for key in keys:
         if _count(client, namespace, uuid, key, stop) > 1:

@@ -234,8 +234,7 @@ def test_instances_that_do_not_fit_are_refused(pair: Pair, fleet: Fleet) -> None
     for number, instances in ((0, ["b", "a"]), (0, ["a", "b", "c"]), (0, ["a"]), (0, [])):
         name, text = refused(fleet, number, instances=instances)
         assert (
-            name == "DifferentStart"
-            and "b was started with different values of these options: instances" in text
+            name == "DifferentStart" and "The start of the instance b differs in: instances" in text
         )
     assert coordinator.progress()["state"] == "IDLE"
 

@@ -65,8 +65,8 @@ def _id_index(options: Document, indexes: list[Document]) -> Document:
     """Return the options of a collection, with the index on `_id` as the field `idIndex` of the command `create`.
 
     Options that old servers have accepted for this index, such as `unique`, are left out, because `create` refuses them
-    and they have no effect. The options of a clustered collection are returned unchanged, because it has no index on
-    `_id`.
+    and they have no effect. If there is no index on `_id`, as in a clustered collection, the options are returned
+    unchanged.
     """
     for index in indexes:
         if index["name"] == "_id_" and not index.get("clustered"):
@@ -493,8 +493,8 @@ def extent(client: Client, namespace: Namespace) -> Size:
     """Return the number of documents in a collection and their size, according to the server's statistics.
 
     Both are zero if the name is unused or names a view. On a replica set, the other fields of the Size keep their
-    defaults. This is much cheaper than `measure`, whose `$collStats` also reads the statistics of each index. Raises
-    the driver's errors.
+    defaults, and this is much cheaper than `measure`, whose `$collStats` also reads the statistics of each index.
+    Raises the driver's errors.
     """
     if client.is_mongos:
         return measure(client, namespace)

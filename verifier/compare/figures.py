@@ -31,7 +31,7 @@ from verifier.compare.task import Task
 class Figures:
     """Combines the progress of a check from its saved record and the objects that run it.
 
-    The thread that runs the check sets the attributes; any thread may read the progress.
+    Only one thread at a time may set the attributes; any thread may read the progress.
     """
 
     def __init__(self, store: CheckStore) -> None:
@@ -49,14 +49,14 @@ class Figures:
         self._tasks, self._tally = TaskCounts(), Tally()
         # The mismatches that earlier processes saved in the newest complete generation, or in generation 0 so far.
         self._recalled = MismatchCounts()
-        # The mismatches of the newest generation that is complete; None if this process has completed none.
+        # The mismatches of the newest complete generation; None until this process knows that one is complete.
         self._found: MismatchCounts | None = None
 
     @property
     def mismatches(self) -> MismatchCounts:
-        """Return the numbers of mismatches in the newest generation that this process has completed.
+        """Return the numbers of mismatches in the newest complete generation.
 
-        If this process has not completed any generation yet, return the numbers that earlier processes have saved.
+        Until generation 0 is complete, return the numbers that earlier processes have saved.
         """
         return self._recalled if self._found is None else self._found
 
@@ -69,7 +69,7 @@ class Figures:
         self.generation, self._tasks, self._tally = None, TaskCounts(), Tally()
 
     def recall(self) -> None:
-        """Load the saved figures of the current generation. Raises the driver's errors, and `Cancelled`."""
+        """Load the figures that earlier processes have saved. Raises the driver's errors, and `Cancelled`."""
         self._recalled = self._store.mismatch_counts()
         tally = Tally()
 

@@ -96,7 +96,7 @@ class CheckProcess:
 
 @dataclass(frozen=True)
 class Request:
-    """The request for a check: what to compare, and how. `document_filter` is a query as BSON; None selects all.
+    """The request for a check: what to compare, and how. `document_filter` is a query as BSON, or None.
 
     `remapped` is True if namespaces are renamed because of the command that began the check, not because of an option.
     `source_filters` contains queries for single collections of the source.
@@ -137,7 +137,7 @@ class CheckRecord:
     last_from: int | None = None
     # The amounts of generation 0; None until it is complete.
     first: Amounts | None = None
-    # The number of documents that the generations after generation 0 have compared.
+    # The number of documents that the complete generations after generation 0 have compared.
     rechecked: int = 0
     # The durations of the most recent generations after generation 0, in seconds.
     recheck_seconds: tuple[float, ...] = ()

@@ -36,9 +36,9 @@ class _ReportedCheck(Strict):
     )
     generations = always(
         fields.Integer,
-        "The number of generations (passes) of the check; the first one compares everything.",
+        "The number of generations (passes) that have begun; the first one compares everything.",
     )
-    writesOff = always(Boolean, "Whether the check has received POST /api/v1/writesOff.")
+    writesOff = always(Boolean, "Whether the check has received the command writesOff.")
 
 
 class _ReportedCluster(ClusterFields):
@@ -47,7 +47,7 @@ class _ReportedCluster(ClusterFields):
     name = always(fields.String, "The role of the cluster: source or destination.")
     changeEvents = always(
         fields.Dict,
-        "The number of change events during the check, by operation.",
+        "The number of change events of the namespaces of the check, by operation.",
         keys=fields.String(),
         values=fields.Integer(),
     )
@@ -101,7 +101,9 @@ class _ReportedProcess(Strict):
 class _ReportedComparison(Strict):
     """The first generation, and the documents that later generations have compared again."""
 
-    namespaces = always(fields.Integer, "The number of collections whose documents were compared.")
+    namespaces = always(
+        fields.Integer, "The number of collections whose documents the first generation compares."
+    )
     documents = always(
         fields.Integer, "The number of documents that the first generation has compared."
     )
@@ -117,14 +119,16 @@ class _ReportedComparison(Strict):
     documentsPerSecond = nullable(
         fields.Float,
         "The average number of documents that the first generation compared per second; null if its duration is "
-        "unknown.",
+        "unknown or 0.",
     )
     bytesPerSecond = nullable(
         fields.Float,
-        "The average number of bytes that the first generation compared per second; null if its duration is unknown.",
+        "The average number of bytes that the first generation compared per second; null if its duration is unknown or "
+        "0.",
     )
     rechecked = always(
-        fields.Integer, "The number of repeated comparisons of documents that changed or differed."
+        fields.Integer,
+        "The number of repeated comparisons of documents that changed or differed, in the complete generations.",
     )
     recentRecheckSeconds = always(
         fields.List,
@@ -154,14 +158,14 @@ class _ReportedDifferences(Strict):
 
 
 class _ReportedNamespace(Strict):
-    namespace = always(fields.String, "The name of the collection.")
+    namespace = always(fields.String, "The name of the collection on the source.")
     documents = nullable(
         fields.Integer,
-        "The number of documents compared in the collection; null if this process does not know the number.",
+        "The number of documents that the first generation compared in the collection; null if unknown.",
     )
     bytes = nullable(
         fields.Integer,
-        "The number of bytes compared in the collection; null if this process does not know the number.",
+        "The number of bytes that the first generation compared in the collection; null if unknown.",
     )
     differences = always(fields.Integer, "The number of documents of the collection that differ.")
 

@@ -23,7 +23,7 @@ def protected_app(
     The app refuses requests whose `Host` header is neither an IP address nor one of `hosts`, and commands that web
     pages of other sites send. With `tokens`, it refuses each request without a token that permits the request, except
     GET, HEAD and OPTIONS requests for endpoints that are marked with `access.public`. It audits all commands, and
-    records in `recent` the commands that these checks do not refuse.
+    records in `recent` the commands to known paths that these checks do not refuse.
     """
     app = Flask(name, static_folder=None)
     install_error_handlers(app)

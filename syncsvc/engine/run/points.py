@@ -1,4 +1,4 @@
-"""The points in a sync at which an observer, a function for tests, is called (`verifier.runtime.observer`)."""
+"""The points in the code of the daemon at which an observer is called, for tests (`verifier.runtime.observer`)."""
 
 from __future__ import annotations
 

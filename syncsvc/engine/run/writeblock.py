@@ -36,8 +36,9 @@ _CHANGES, _MODES = "sharding_configsvr_coordinators", "user_writes_critical_sect
 class WriteBlock:
     """Blocks and unblocks user writes on one cluster. `cluster` is its name in the run record, such as cluster0.
 
-    Every method raises the driver's errors. `set`, `hold`, `lift` and `put_back` also raise OperationError
-    ForeignWriteBlock if the server refuses the change, because user writes are blocked with a reason.
+    Every method raises the errors of `ClusterWriter.administer`; all except `is_set` also raise those of
+    `RunStore.update`. `set`, `hold`, `lift` and `put_back` also raise OperationError ForeignWriteBlock if the server
+    refuses the change, because user writes are blocked with a reason.
     """
 
     cluster: str

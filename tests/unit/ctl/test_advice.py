@@ -51,9 +51,9 @@ PART = {**COPYING, "collectionCopy": {**_COPIED, "estimatedCopiedBytesInAll": No
     "progress, reason",
     [
         (IDLE, "The sync is IDLE"),
-        (COPYING, "25 % of 2.0 MB"),
-        (SHARED, "100 % of 2.0 MB"),
-        (PART, "this instance has copied 500.0 kB; all instances together copy 2.0 MB"),
+        (COPYING, "Copied: 25 %; estimated total: 2.0 MB."),
+        (SHARED, "Copied: 100 %; estimated total: 2.0 MB."),
+        (PART, "Copied by this instance: 500.0 kB; estimated total of all instances: 2.0 MB."),
         ({**COPYING, "info": "building indexes"}, "Indexes are being built"),
         ({**COPYING, "info": "initializing collections and indexes"}, "copy has not begun"),
         ({**COPYING, "info": "something new"}, "something new"),
@@ -61,7 +61,7 @@ PART = {**COPYING, "collectionCopy": {**_COPIED, "estimatedCopiedBytesInAll": No
         ({**APPLYING, "lagTimeSeconds": 90}, "1 min 30 s behind"),
         ({**APPLYING, "lagTimeSeconds": None}, "not known"),
         ({**APPLYING, "repairs": {"inProgress": True}}, "are being repaired"),
-        ({**APPLYING, "verification": COMPARING}, "4 of 9 documents"),
+        ({**APPLYING, "verification": COMPARING}, "Documents compared: 4; estimated total: 9."),
         ({**APPLYING, "verification": BEHIND}, "40 s behind the changes of the source"),
         (
             {**APPLYING, "verification": UNCOMPARED},

@@ -24,7 +24,12 @@ AUTO = Auto(True, 100, 50, 20, 10)
         (Load(0.09), Load(0.051), Pressure.HIGH, "the latency of the destination is 51 ms"),
         (Load(0.01), Load(0.046), Pressure.NEAR, ""),
         (Load(queue=21), Load(), Pressure.HIGH, "21 operations wait on the source"),
-        (Load(), Load(0.01, 0, 11), Pressure.HIGH, "secondaries of the destination lag by 11 s"),
+        (
+            Load(),
+            Load(0.01, 0, 11),
+            Pressure.HIGH,
+            "slowest secondary of the destination lags by 11 s",
+        ),
         # Of several causes, the text names the worst one.
         (Load(0.2), Load(0.2, 21, 11), Pressure.HIGH, "of the destination is 200 ms"),
     ],
