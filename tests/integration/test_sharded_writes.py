@@ -286,6 +286,24 @@ def test_a_document_that_an_older_or_newer_index_refuses(pair: Pair, daemon: Dae
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
+@everywhere
+def test_a_field_of_the_id_can_be_the_shard_key(pair: Pair, daemon: Daemon) -> None:
+    collection = pair.source.client.d.inside
+    collection.create_index("_id.x")
+    pair.shard("d.inside", {"_id.x": 1})
+    spread(pair.source)
+    collection.insert_many({"_id": {"x": n, "y": 1}, "n": 0} for n in range(-50, 50))
+    daemon.start()
+    daemon.wait_until_committable()
+    collection.update_many({"_id.x": {"$lt": 0}}, {"$set": {"n": 1}})
+    collection.replace_one({"_id": {"x": 0, "y": 1}}, {"n": 2})
+    collection.delete_many({"_id.x": {"$gt": 40}})
+    collection.insert_one({"_id": {"x": 41, "y": 2}})
+    daemon.commit()
+    pair.assert_equal()
+
+
 @pytest.mark.full
 @to_shards
 def test_an_orphaned_document_is_awaited(pair: Pair, daemon: Daemon) -> None:

@@ -30,7 +30,7 @@ class ShardKey:
     @property
     def projection(self) -> dict[str, int]:
         """Return the projection that keeps all fields that `query_of` needs."""
-        return {"_id": 1} | {path.decode(): 1 for path in self.paths if path != _ID}
+        return {"_id": 1} | {path.decode(): 1 for path in self.paths if not _is_of_id(path)}
 
     def query_of(self, document: bytes) -> bytes:
         """Return, as BSON, the query that finds the document by shard key and `_id`, on its shard alone.
@@ -64,6 +64,11 @@ class ShardKey:
         )
 
 
+def _is_of_id(path: bytes) -> bool:
+    """Return whether the path is `_id` or a field inside it. A server refuses `_id` together with such a field."""
+    return path.partition(b".")[0] == _ID
+
+
 def _query(raw: bytes, fields: Iterable[tuple[bytes, Element | None]]) -> bytes:
     """Return, as BSON, a query for the `_id` of the document `raw` and for the given fields.
 
@@ -71,7 +76,7 @@ def _query(raw: bytes, fields: Iterable[tuple[bytes, Element | None]]) -> bytes:
     """
     parts = []
     for path, found in fields:
-        if path == _ID or found is not None and found.kind == UNDEFINED:
+        if _is_of_id(path) or found is not None and found.kind == UNDEFINED:
             continue
         kind, value = (found.kind, raw[found.start : found.end]) if found else (rawbson.NULL, b"")
         # Use $eq: values may be regular expressions, or documents that look like operators.
