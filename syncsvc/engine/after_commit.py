@@ -85,7 +85,6 @@ def watch_source(context: RunContext, stop: StopToken) -> None:
         return
     try:
         _Watch(context, stop, record.late_findings, record.commit_time).run()
-        wait_until(lambda: not _is_watched(context.run.record), stop, _INTERVAL)
     finally:
         for kind in (WarningKind.WRITTEN_AFTER_COMMIT, WarningKind.UNCHECKED_AFTER_COMMIT):
             context.progress.end_warning(kind)
@@ -120,10 +119,13 @@ class _Watch:
         self._problem: str | None = None
 
     def run(self) -> None:
-        """Watch until the saved findings say that the watch is over, or the sync fails, is reversed or is reset."""
-        while _is_watched(self._context.run.record) and not self._saved.ended:
+        """Watch until the sync fails, is reversed or is reset. Once the watch is over, only show its findings."""
+        while _is_watched(self._context.run.record):
             # Another thread may end the warnings late, after a resume: show them again.
             self._show()
+            if self._saved.ended:
+                self._stop.sleep(_INTERVAL)
+                continue
             if monotonic() > self._began_at + _LONGEST:
                 # The source may have been unreachable all day.
                 self._findings = replace(self._findings, ended=True)
@@ -259,7 +261,7 @@ class _Watch:
             text = warning_of(names, self._shown)
             progress.warn(WarningKind.WRITTEN_AFTER_COMMIT, text)
         if self._shown.gap or self._problem:
-            text = unchecked_warning(names, self._shown.gap, self._problem)
+            text = unchecked_warning(names, self._shown, self._problem)
             progress.warn(WarningKind.UNCHECKED_AFTER_COMMIT, text)
         else:
             progress.end_warning(WarningKind.UNCHECKED_AFTER_COMMIT)
@@ -338,17 +340,14 @@ def warning_of(names: tuple[str, str], findings: LateFindings) -> str:
     )
 
 
-def unchecked_warning(
-    names: tuple[str, str], gap: tuple[Timestamp, Timestamp] | None, problem: str | None
-) -> str:
+def unchecked_warning(names: tuple[str, str], findings: LateFindings, problem: str | None) -> str:
     """Return the warning that user writes to the source after the commit were not, or cannot be, checked.
 
-    `names` are the names of the source and the destination. `gap` are the cluster times between which the oplog has
-    lost unchecked changes; `problem` is the error because of which changes cannot be checked now. At least one of them
-    is not None.
+    `names` are the names of the source and the destination. `problem` is the error because of which changes cannot be
+    checked, or could not be checked until the watch ended. It is not None, or the findings have a gap.
     """
     source, destination = names
-    parts = []
+    parts, gap = [], findings.gap
     if gap is not None:
         begin, end = (utc_text(each.time) for each in gap)
         parts.append(
@@ -356,9 +355,13 @@ def unchecked_warning(
             "oplog no longer had all of them."
         )
     if problem is not None:
+        checked = utc_text(findings.position.time.time)
         parts.append(
-            f"User writes to {source} (the old source) after the commit cannot be checked now: {problem}. The check is "
-            "retried."
+            f"User writes to {source} (the old source) after {checked} could not be checked: {problem}. The check has "
+            "ended a day after the commit."
+            if findings.ended
+            else f"User writes to {source} (the old source) after the commit cannot be checked now: {problem}. The "
+            "check is retried."
         )
     parts.append(
         f"If no application has written to {source} since the commit, you need not do anything. Otherwise, "

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.after_commit import unchecked_warning, warning_of
+from syncsvc.engine.after_commit import unchecked_warning, warning_of, watch_source
+from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.saved.late_findings import LateFindings
+from syncsvc.state import State
+from tests.unit.engine.contexts import context_with
+from tests.unit.syncsvc.records import run_record
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import position_after
+from verifier.runtime.tasks import Cancelled, StopToken
 
 NAMES = "cluster0", "cluster1"
 # 2026-01-01T00:00:00Z
@@ -47,13 +56,37 @@ def test_an_interval_without_a_check_only_grows() -> None:
 
 
 def test_the_warning_says_which_writes_were_not_checked_and_why() -> None:
-    gap = at(0), at(60)
-    assert unchecked_warning(NAMES, gap, "no such command (code 59)") == (
+    lost = replace(NOTHING, gap=(at(0), at(60)))
+    assert unchecked_warning(NAMES, lost, "no such command (code 59)") == (
         "User writes to cluster0 (the old source) after the commit, from 2026-01-01T00:00:00Z to 2026-01-01T00:01:00Z, "
         "were not checked: its oplog no longer had all of them. User writes to cluster0 (the old source) after the "
         "commit cannot be checked now: no such command (code 59). The check is retried. If no application has written "
         "to cluster0 since the commit, you need not do anything. Otherwise, cluster1 lacks these writes: see 'Writes "
         "reached the source after the commit' in docs/howto/troubleshoot."
     )
-    assert "cannot be checked now" not in unchecked_warning(NAMES, gap, None)
-    assert "no longer had all" not in unchecked_warning(NAMES, None, "an error")
+    assert "cannot be checked now" not in unchecked_warning(NAMES, lost, None)
+    assert "no longer had all" not in unchecked_warning(NAMES, NOTHING, "an error")
+    ended = unchecked_warning(NAMES, replace(NOTHING, ended=True), "an error")
+    assert "after 2026-01-01T00:00:00Z could not be checked: an error. The check has ended" in ended
+
+
+def test_the_findings_of_a_watch_that_is_over_are_shown_after_a_restart() -> None:
+    found = NOTHING.with_writes({Namespace("d", "b"): 4}, [at(0)])
+    record = run_record(
+        state=State.COMMITTED,
+        can_write=True,
+        commit_time=at(0),
+        late_findings=replace(found, ended=True),
+    )
+    progress = Progress()
+    shown: list[WarningKind] = []
+
+    class Ending(StopToken):
+        def sleep(self, seconds: float) -> None:
+            shown.extend(progress.snapshot.warnings)
+            raise Cancelled
+
+    context = context_with(run=SimpleNamespace(record=record), progress=progress)
+    with pytest.raises(Cancelled):
+        watch_source(context, Ending())
+    assert shown == [WarningKind.WRITTEN_AFTER_COMMIT]
