@@ -45,7 +45,8 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.IDLE, Trigger.START): State.RUNNING,
     (State.RUNNING, Trigger.PAUSE): State.PAUSED,
     (State.PAUSED, Trigger.RESUME): State.RUNNING,
-    # A paused sync fails only if its change events cannot be spooled, for example because the oplog has lost some.
+    # A paused sync fails only if watching the oplog or spooling its change events fails, for example because the oplog
+    # has lost some.
     (State.PAUSED, Trigger.FAIL): State.FAILED,
     # A failed sync can also continue as COMMITTING, REVERSING or RESETTING. If the failure is final, the resume is
     # refused: see `syncsvc.resuming`.
@@ -81,8 +82,8 @@ _MEANING: dict[State, str] = {
     State.COMMITTED: "The sync is complete: applications use the destination, and no more changes are synced.",
     State.REVERSING: "A reversal is in progress: wait until the state is RUNNING or FAILED (GET /api/v1/progress).",
     State.FAILED: (
-        "The sync has failed: remove the cause, which errorDescription in GET /api/v1/progress names, and send POST "
-        "/api/v1/resume."
+        "The sync has failed: errorDescription in GET /api/v1/progress names the cause. In most cases, POST "
+        "/api/v1/resume continues the sync once the cause is removed."
     ),
     State.RESETTING: "A reset is in progress: wait until the state is IDLE or FAILED (GET /api/v1/progress).",
 }
@@ -94,8 +95,8 @@ _ADVICE: dict[tuple[State, Trigger], str] = {
         "see docs/howto/clean-up. To return to the former source, use POST /api/v1/reverse if the sync is reversible."
     ),
     (State.FAILED, Trigger.START): (
-        "POST /api/v1/resume continues the failed sync, once the cause of the failure is removed. A sync that was "
-        "never committed can also be reset (POST /api/v1/reset) and started again."
+        "In most cases, POST /api/v1/resume continues the failed sync once the cause of the failure is removed. A sync "
+        "that was never committed can also be reset (POST /api/v1/reset) and started again."
     ),
     (State.RUNNING, Trigger.RESUME): "The sync is running, so there is nothing to resume.",
     (State.RUNNING, Trigger.REVERSE): (
@@ -160,11 +161,14 @@ class Phase(Enum):
     def copied(self) -> bool:
         """Return whether the phase comes after the copy of the collections.
 
-        True in a reversed sync, which copies nothing, and in RESETTING, even if the copy was not complete.
+        True in a reversed sync, which has no copy phase, and in RESETTING, even if the copy was not complete.
         """
         return self not in (Phase.INITIALIZING, Phase.COPYING)
 
     @property
     def applied(self) -> bool:
-        """Return whether all changes up to the commit are applied, and the verification (if enabled) has passed."""
+        """Return whether the phase is CUTTING_OVER or DONE.
+
+        In these phases, all changes up to the commit are applied, and the verification (if enabled) has passed.
+        """
         return self in (Phase.CUTTING_OVER, Phase.DONE)

@@ -65,7 +65,7 @@ UNSUPPORTED_VERSION = ErrorKind(
     409,
     "The version of a server is not supported.",
     "The source must run MongoDB 5.0 or newer (6.0 or newer if it is sharded). The destination and the cluster of "
-    "--metaURI must run MongoDB 6.0 or newer.",
+    "--metaURI must run MongoDB 6.0 or newer. An older featureCompatibilityVersion counts as the version.",
 )
 
 # Errors of the shared packages, with their remedy for a check.

@@ -71,7 +71,7 @@ class Verification:
     def begin(self) -> None:
         """Start a check in its own thread; a no-op if a check exists, or if verification is disabled.
 
-        Call this only after the destination has caught up. Raises the driver's errors.
+        Call this only after the destination has caught up. Raises the errors of `verifier.compare.check.begin`.
         """
         if self._enabled and self._check is None:
             if self._context.run.record.instances:

@@ -55,8 +55,8 @@ class Observed:
 
     `last_minute` contains the figures of the last minute, `lately` those of the last 15 minutes: average rates, and the
     maxima of the other values. Both are empty before the first measurement. `last_clean` is the last time at which
-    everything was compared and no difference was left, in UNIX seconds; None without a verification, or if this process
-    has seen no such time.
+    the verification had completed its first pass and knew of no difference, in UNIX seconds; None without a
+    verification, or if this process has seen no such time.
     """
 
     history: Points
@@ -142,7 +142,7 @@ def _copy(sync: Sync, observed: Observed) -> dict[str, Any]:
 
 
 def _total_documents(sync: Sync) -> int | None:
-    """Return the estimated number of documents to copy; None before the collections are listed."""
+    """Return the estimated number of documents to copy; None if no collections are known, as before a start."""
     if not sync.collections:
         return None
     return sum(
@@ -204,7 +204,7 @@ def _headroom(sync: Sync, observed: Observed) -> Headroom:
             Level.UNKNOWN,
             None,
             None,
-            "The source's oplog is checked only while the sync is running or paused.",
+            "How long the source's oplog keeps changes is shown only while the sync is running or paused.",
         )
     spooling = snapshot.spool is not None and snapshot.spool.active
     return headroom(oplog_seconds_left(record, snapshot), _needed(sync, record, observed), spooling)
@@ -258,7 +258,7 @@ def _verification(sync: Sync, observed: Observed) -> dict[str, Any] | None:
 
 
 def _instances(sync: Sync) -> Iterator[dict[str, Any]]:
-    """Yield all instances of the sync, this instance first; nothing before a start, or if this instance runs alone."""
+    """Yield the known instances, this instance first; nothing before a start, or if this instance runs alone."""
     record = sync.record
     if record is None or not record.instances:
         return

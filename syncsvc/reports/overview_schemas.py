@@ -67,7 +67,7 @@ class _Copy(Strict):
     )
     totalDocuments = nullable(
         fields.Integer,
-        "The estimated number of documents to copy; null until the collections are listed.",
+        "The estimated number of documents to copy; null if no collections are known.",
     )
     byThisInstance = always(
         Boolean,
@@ -127,7 +127,8 @@ class _Events(Strict):
 class _Oplog(Strict):
     level = always(
         fields.Enum,
-        "The risk that the source's oplog drops changes that the sync still needs, from green (low) to red (high).",
+        "The risk that the source's oplog drops changes that the sync still needs, from green (low) to red (high), or "
+        "unknown.",
         Level,
         by_value=True,
     )
@@ -176,8 +177,8 @@ class _OverviewVerification(Strict):
     )
     lastClean = nullable(
         fields.Float,
-        "The last time at which everything was compared and no difference was left, in UNIX seconds; null if this "
-        "process has seen no such time.",
+        "The last time at which the verification had completed its first pass and knew of no difference, in UNIX "
+        "seconds; null if this process has seen no such time.",
     )
     verdict = nullable(
         fields.Enum,
@@ -282,7 +283,7 @@ class _Overview(Strict):
     )
     instances = always(
         fields.List,
-        "The instances that share the sync, this instance first; empty if the sync has only one instance.",
+        "The known instances that share the sync, this instance first; empty if the sync has only one instance.",
         fields.Nested(_Instance),
     )
     warnings = always(

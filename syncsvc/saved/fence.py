@@ -6,13 +6,13 @@ and delete carries a session and a number (`lsid`, `txnNumber`): a server refuse
 seen on the session, with code 225.
 
 A slot is such a session, used by one write at a time. It is settled when no command that was sent on it can take effect
-any more: either each was answered, or a majority of the cluster has recorded a higher number. The lsids of an engine
+any more: either each has ended, or a majority of the cluster has recorded a higher number. The lsids of an engine
 are derived from a UUID in the run record, and the numbers begin with the epoch of the record. Before a new engine
 writes anything else, it saves the next epoch and settles all slots. So the writes of earlier engines are refused,
 whether they ran in this process or in another one.
 
 Sharded clusters keep the numbers on each shard. Slots are settled there by updates in a sharded collection that has
-documents on every shard.
+documents on every shard, except on shards that are being removed (draining).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SLOTS = 64
 # The maximum number of slots that are settled at the same time.
 _SETTLING = 16
 # On a sharded cluster, a slot is settled by updating this many documents (marks) for each shard. The hash of its `_id`
-# determines the shard of a mark, so a shard is missed with a probability of e**-16.
+# determines the shard of a mark, so a shard is missed with a probability of at most e**-16 if chunks are spread evenly.
 _MARKS_A_SHARD = 16
 _COUNTER_BITS = 32
 # How long to wait until killed commands end, and how long to retry to shard the collection `FENCES`, in seconds.
@@ -179,10 +179,10 @@ def _lsid(identity: UUID, name: str) -> Binary:
 class FencedWriter(ClusterWriter):
     """Runs commands on a cluster so that no command takes effect after its call has returned or raised.
 
-    There are two exceptions: DDL commands, which accept no `txnNumber`; and calls that raise `Cancelled` or run out of
-    time, whose commands can take effect until `settle` is called or another write uses their session. `metadata` is the
-    name of the metadata database, and `sharded` is whether the cluster is sharded. `confirm` is called before each
-    command, and raises an error if this process may no longer write.
+    There are two exceptions: commands other than inserts, updates and deletes, which accept no `txnNumber`; and calls
+    that raise `Cancelled` or run out of time, whose commands can take effect until `settle` is called or another write
+    uses their session. `metadata` is the name of the metadata database, and `sharded` is whether the cluster is
+    sharded. `confirm` is called before each command, and raises an error if this process may no longer write.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class FencedWriter(ClusterWriter):
         while running := self._running(lsid):
             if monotonic() - began > _PATIENCE:
                 _log.warning(
-                    "A DDL command of an earlier process still runs on a cluster, and may take effect after newer "
+                    "An earlier DDL command of the sync still runs on a cluster, and may take effect after newer "
                     "commands. If the cluster is the destination, the verification detects a wrong result before the "
                     "commit. If the verification is disabled, or the cluster is the source, check the definitions on "
                     "the cluster yourself before the commit.",
@@ -337,7 +337,8 @@ class FencedWriter(ClusterWriter):
         """Settle a slot after a failed write, unless the caller's timeout has expired.
 
         In that case, the next write on the slot settles it. Error texts name the command of the failed write, not the
-        commands that settle the slot. Raises OperationError Superseded, and the driver's errors that are not transient.
+        commands that settle the slot. Raises the errors of `_settle_once`, except ClusterUnreachable and the driver's
+        transient errors; and `Cancelled`.
         """
         try:
             with kept():
@@ -374,7 +375,7 @@ class FencedWriter(ClusterWriter):
             if reply.get("writeErrors"):
                 slot.settled = False
                 raise RuntimeError(
-                    "the server refused updates that block late writes of earlier processes: "
+                    "the server refused updates that block late writes: "
                     f"{reply['writeErrors'][:3]}"
                 )
             if self._spread != spread:

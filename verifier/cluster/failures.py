@@ -68,9 +68,10 @@ UNEXPECTED_SERVER_ERROR = ErrorKind(
 CLUSTER_UNREACHABLE = ErrorKind(
     "ClusterUnreachable",
     409,
-    "A cluster does not answer.",
+    "A cluster does not answer, or cannot run a command at the moment.",
     "Check that the servers of the cluster run and have a primary, and that the connection string is right: the "
-    "addresses, replicaSet, and, if the servers require TLS, tls and tlsCAFile.",
+    "addresses, replicaSet, and, if the servers require TLS, tls and tlsCAFile. If the message names another cause, "
+    "such as a full disk, remove it.",
 )
 NOT_AUTHORIZED = ErrorKind(
     "NotAuthorized",

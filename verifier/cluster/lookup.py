@@ -93,12 +93,12 @@ def fetch_pages(
     query: Mapping[str, Any] = MappingProxyType({}),
     by_id: bool = False,
 ) -> Iterator[list[bytes]]:
-    """Yield the documents with these keys, in pages of a few megabytes.
+    """Yield the documents with these keys, in pages of at most 16 MB.
 
     Each key is a document with an `_id`; the keys must fit into one query (see `portions`). Only documents that match
     `query` are yielded, with only the fields in `projection` (all fields if it is empty). A document may be yielded
     twice if the query is repeated after a failure. The read has read concern majority, at or after the cluster time
-    `not_before` if it is given. If `uuid` is given and the collection has another UUID, the driver's error for
+    `not_before` if it is given. If `uuid` is given and no collection has this name and UUID, the driver's error for
     CollectionUUIDMismatch is raised. With `by_id`, the server must use the index on `_id`, even if another index would
     support `query`. Temporary errors are retried. Raises the driver's other errors, and `Cancelled`.
     """

@@ -39,7 +39,8 @@ class Watched:
 class Subject(Protocol):
     """Supplies a check with its collections and views, their expected definitions, and the relevant change events.
 
-    The check calls each method repeatedly. Every method may raise the driver's errors, and `Cancelled`.
+    The check calls the methods from several threads, and most of them repeatedly. Every method may raise the driver's
+    errors and `Cancelled`; `later_end` may also raise OperationError.
     """
 
     def pairs(self) -> set[NamespacePair]:
@@ -55,7 +56,7 @@ class Subject(Protocol):
         """Return the events that the check needs from the change stream of the cluster `side`."""
 
     def is_settled(self, read_until: Timestamp) -> bool:
-        """Return whether the destination has nearly caught up with the source, so that a recheck is worthwhile.
+        """Return whether a recheck is worthwhile now: for example, not while the destination is far behind the source.
 
         `read_until` is the cluster time up to which the changes of the destination are read.
         """

@@ -32,7 +32,7 @@ class Formats:
 
     @property
     def current(self) -> int:
-        """Return the number of the format in which this version saves."""
+        """Return the number of the newest format that this version reads. It may save a document in an older format."""
         return self.oldest + len(self.steps)
 
     def upgrade(self, document: Mapping[str, Any]) -> Document:

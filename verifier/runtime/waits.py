@@ -1,9 +1,9 @@
 """A registry of the waits for which operators may need a warning, in all threads of this process.
 
 An example is a thread that retries a call to a cluster that does not answer. A wait is registered when it begins and
-removed when it ends. Waits of `LONG` seconds or more are shown to the operator as warnings, in the log and
-as metrics. Like the log, the registry is global to the process, so that no function needs an extra argument to register
-a wait.
+removed when it ends. Waits of `LONG` seconds or more are shown to the operator as warnings, in the log and, by the sync
+service, as metrics. Like the log, the registry is global to the process, so that no function needs an extra argument to
+register a wait.
 """
 
 from __future__ import annotations

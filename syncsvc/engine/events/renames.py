@@ -1,4 +1,4 @@
-"""Applies renames of the source's collections, and copies collections that a rename makes part of the sync.
+"""Applies renames of the source's collections, and copies collections that become part of the sync after its start.
 
 The collections are listed after the start of the stream, so a listed name may be the result of renames whose events
 come later. A rename of a copied collection is therefore ignored if it starts at another name than the one in the
@@ -62,17 +62,17 @@ class Renames:
     def follow(self, uuid: bytes, before: Namespace, name: Namespace) -> None:
         """Apply the rename of the source's collection `uuid` from `before` to `name`, both names on the source.
 
-        - If the collection is not synced or not completely copied yet, it is copied under its new name, unless the
-          filter excludes this name.
+        - If the collection is not synced or not completely copied yet, it is copied under its new name (see `adopt`).
         - Otherwise, the call is a no-op if the name in the record of the collection is not `before`.
         - If the filter selects the new name, the collection is renamed on the destination. If the new name has another
           document filter or leads to another database, the collection is copied again instead.
         - If the filter excludes the new name, the collection is dropped if it is temporary, the start options say so,
           or the source no longer has it. Otherwise, OperationError RenamedOutOfFilter is raised.
 
-        Also raises OperationError RenamedAcrossDatabases, and if the collection cannot have its new name on the
-        destination: NamespaceCollision, NotRenamable, DestinationNamespaceExists and DefinitionNotApplicable. If the
-        source no longer has the collection under that name, the collection is dropped instead.
+        Also raises OperationError RenamedAcrossDatabases; the errors of `adopt`; and if the collection cannot have its
+        new name on the destination: NamespaceCollision, NotRenamable, DestinationNamespaceExists and
+        DefinitionNotApplicable. If the source no longer has the collection under that name, the collection is dropped
+        instead.
         """
         record = self._registry.get(uuid)
         if record is None or record.status is not CopyStatus.DONE:
@@ -149,7 +149,7 @@ class Renames:
     def create_or_forget(
         self, record: CollectionRecord, create: Callable[[CollectionSpec], object]
     ) -> bool:
-        """Call `create` to create the collection of `record` on the destination, unless it exists; return True.
+        """Call `create`, which creates the collection of `record` on the destination if it is missing; return True.
 
         If the destination refuses the collection, and the source no longer has it under this name, drop the collection
         and its record, and return False: if the collection was renamed, the event of the rename copies it. If the

@@ -1,6 +1,6 @@
 """Runs the demo: shows a whole sync from its start to its commit while an application writes to the source.
 
-The demo leaves no process and no file behind.
+The demo leaves no process and no file behind, unless it is killed by SIGKILL.
 """
 
 import shlex
