@@ -87,12 +87,14 @@ class Verification:
         """Return whether a commit can be verified soon; True without verification, False before the check begins."""
         if not self._enabled:
             return True
-        return self._check is not None and is_ready(self._check.figures.progress())
+        check = self._check  # another thread may set it to None
+        return check is not None and is_ready(check.figures.progress())
 
     def show(self) -> None:
         """Copy the progress of the check into the progress of the sync; a no-op before the check begins."""
-        if self._check is not None:
-            self._context.progress.set(check=self._check.figures.progress())
+        check = self._check
+        if check is not None:
+            self._context.progress.set(check=check.figures.progress())
 
     def repair_if_asked(self) -> None:
         """Run the repair that a user has requested; a no-op if none is requested, or if the check has not begun."""
