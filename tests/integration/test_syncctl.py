@@ -141,7 +141,7 @@ def test_the_other_commands_at_a_terminal(pair: Pair, daemon: Daemon, tmp_path: 
     assert "RUNNING" in shows("status")
     assert "shop.orders" in shows("namespaces")
     assert "No differences" in shows("mismatches")
-    assert "0 documents and 0 definitions" in shows("repair", "--dry-run")
+    assert "Differences in documents: 0;" in shows("repair", "--dry-run")
     assert "500" in shows("limit", "--copy-documents", "500")
     assert "paused" in shows("pause").lower()
     assert "Next: " in shows("resume")
