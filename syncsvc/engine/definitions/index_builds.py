@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from syncsvc.engine.definitions import standin
 from syncsvc.engine.definitions.shared_catalog import catalog_of
@@ -66,18 +67,25 @@ def withhold(
         return True
 
 
-def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken) -> None:
+def build_indexes(
+    context: RunContext,
+    record: CollectionRecord,
+    stop: StopToken,
+    changed: CollectionSpec | None = None,
+) -> None:
     """Build the indexes of a collection; if the destination refuses one of them, withhold all of them (see `withhold`).
 
-    Raises OperationError DefinitionNotApplicable if an index is refused and nothing can be withheld, because the saved
+    The indexes are those of `changed`, a new definition not saved yet, or of the saved definition if it is None.
+    Raises OperationError DefinitionNotApplicable if an index is refused and nothing can be withheld, because that
     definition has no indexes, or because the collection is no longer synced.
     """
+    wanted = record if changed is None else replace(record, definition=changed)
     try:
-        catalog_of(context, stop).reconcile_indexes(record.current_definition)
+        catalog_of(context, stop).reconcile_indexes(wanted.current_definition)
     except OperationError as error:
         if error.kind is not DEFINITION_NOT_APPLICABLE:
             raise
-        if not withhold(context, record.uuid, error.description, stop):
+        if not withhold(context, record.uuid, error.description, stop, changed):
             raise
 
 

@@ -20,13 +20,13 @@ from dataclasses import dataclass, field, replace
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.definitions.catalog import Catalog
-from syncsvc.engine.definitions.index_builds import withhold
+from syncsvc.engine.definitions.index_builds import build_indexes
 from syncsvc.engine.definitions.source_lookup import find_named_on_source, has_name_on_source
 from syncsvc.engine.definitions.standin import stand_in
 from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from syncsvc.errors import DEFINITION_NOT_APPLICABLE, UNSUPPORTED_CHANGE
+from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.rules.indexing import check, destined
 from syncsvc.rules.repairing import option_change, unchangeable
 from syncsvc.saved.registry import CollectionRecord
@@ -152,7 +152,7 @@ class Unreported:
         if is_defined_as(record.definition, wanted):
             return
         self._change_options(record, wanted)
-        self._build(record, wanted)
+        build_indexes(self._context, record, self._stop, wanted)
         self._context.observe(Point.REDEFINED, str(record.source_name))
         self._context.registry.change(record, definition=wanted)
         self._context.progress.add(definitions_applied=1)
@@ -167,21 +167,6 @@ class Unreported:
                 f"destination: {', '.join(fixed)}.",
             )
         self._catalog.modify(wanted.namespace, option_change(stand_in(wanted), names))
-
-    def _build(self, record: CollectionRecord, wanted: CollectionSpec) -> None:
-        """Build the indexes of a collection's new definition `wanted`.
-
-        If one of them cannot be built yet, withhold all indexes of the collection, and save the new definition; if that
-        is impossible, raise the error of the build.
-        """
-        try:
-            self._catalog.reconcile_indexes(replace(record, definition=wanted).current_definition)
-        except OperationError as error:
-            reason = error.description
-            if error.kind is not DEFINITION_NOT_APPLICABLE:
-                raise
-            if not withhold(self._context, record.uuid, reason, self._stop, wanted):
-                raise
 
 
 def is_defined_as(before: CollectionSpec, now: CollectionSpec) -> bool:
