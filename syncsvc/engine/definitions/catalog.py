@@ -19,6 +19,7 @@ from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster import failures
 from verifier.cluster.inventory import find_named, is_id_index, list_indexes, list_raw
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace_map import shown
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
 from verifier.cluster.writer import MAJORITY
@@ -528,7 +529,7 @@ def _refused(action: str, namespace: Namespace, error: OperationFailure) -> Exce
     if failures.named_kind(error) is not None:
         return error
     # A command of the database `admin` is about the namespace that `collection` contains.
-    name = namespace.collection if namespace.database == "admin" else str(namespace).rstrip(".")
+    name = namespace.collection if namespace.database == "admin" else shown(namespace)
     return OperationError(
         DEFINITION_NOT_APPLICABLE,
         f"The destination refused {action} on {name}: {failures.text_of(error)}.",

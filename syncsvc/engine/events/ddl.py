@@ -42,6 +42,7 @@ from verifier.cluster.namespace import (
     Namespace,
     is_user_namespace,
 )
+from verifier.cluster.namespace_map import shown
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_document, without
 from verifier.runtime.errors import OperationError, raise_all
 from verifier.runtime.tasks import StopToken
@@ -137,7 +138,7 @@ class DefinitionEvents:
         if action is not None:
             action(event)
         elif self.concerns_sync(event):
-            name = str(event.namespace).rstrip(".")
+            name = shown(event.namespace)
             place = f"on {name} on the source" if name else "on the source"
             raise OperationError(
                 UNSUPPORTED_CHANGE,
