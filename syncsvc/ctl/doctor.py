@@ -32,7 +32,7 @@ def examine(api: Client, start: Document) -> Iterator[Check]:
     """Check the daemon's API, then the clusters as the daemon sees them, and yield the results.
 
     `start` is the body of the start request that the preflight checks. Raises ClientError if the request for the
-    progress or for the version fails, or if the daemon does not answer the preflight.
+    progress or for the version fails, or if the preflight gets no answer or one that cannot be read.
     """
     began = monotonic()
     progress = api.progress()
@@ -58,8 +58,8 @@ def _version_and_clock(api: Client) -> Iterator[Check]:
         yield Check("version", OK, f"Daemon and syncctl have version {ours}.")
     else:
         text = (
-            f"The daemon has version {theirs}, syncctl {ours}. The daemon may not know all commands of this "
-            "syncctl. Use the syncctl that belongs to the daemon."
+            f"The daemon has version {theirs}, syncctl {ours}. Commands of this syncctl may fail: use the syncctl "
+            "that belongs to the daemon."
         )
         yield Check("version", WARNING, text)
     yield _clock(answer)
@@ -80,8 +80,9 @@ def _clock(answer: Answer) -> Check:
     return Check(
         "clock",
         WARNING,
-        f"The clocks of this machine and of the daemon's host are {duration(apart)} apart. The sync does not depend on "
-        "these clocks, but logs are hard to compare: check NTP.",
+        f"The clocks of this machine and of the daemon's host are {duration(apart)} apart. The data is synced "
+        "correctly anyway, but the time windows of limits follow the daemon's clock, and logs are hard to compare: "
+        "check NTP.",
     )
 
 
@@ -128,7 +129,8 @@ def _preflight(api: Client, progress: Document, start: Document) -> Iterator[Che
     """Check privileges, versions, oplog, disk and memory with a preflight, and yield the results.
 
     If the state of the sync is not IDLE, or the daemon is a standby, yield only one check with the result SKIPPED.
-    `start` is the body of the preflight request. Raises ClientError if the daemon does not answer.
+    `start` is the body of the preflight request. Raises ClientError if the daemon does not answer, or its answer
+    cannot be read.
     """
     if progress["state"] != "IDLE" or progress.get("role") == "standby":
         yield Check(
@@ -164,11 +166,11 @@ def _oplog(estimates: Document) -> Check:
         return Check("oplog", OK, f"{keeps}. It is unknown how long the copy takes.")
     if window >= copy:
         return Check(
-            "oplog", OK, f"{keeps}, which is longer than the copy takes (about {duration(copy)})."
+            "oplog", OK, f"{keeps}, which is enough for the copy (about {duration(copy)})."
         )
     return Check(
         "oplog",
         WARNING,
-        f"{keeps}, but the copy takes about {duration(copy)}. Start with the event spool (eventSpool: auto or always), "
-        "which saves the changes on the destination, or enlarge the oplog first (replSetResizeOplog).",
+        f"{keeps}, but the copy takes about {duration(copy)}. The event spool saves the changes on the destination, "
+        "unless eventSpool is never: then enlarge the oplog before the start (replSetResizeOplog).",
     )

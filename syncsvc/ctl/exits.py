@@ -10,12 +10,15 @@ class Exit(IntEnum):
 
     meaning: str
 
-    OK = 0, "The daemon accepted the command, or the condition that the command checks holds."
+    OK = (
+        0,
+        "The called process accepted the command, or the condition that the command checks holds.",
+    )
     FAILED = (
         1,
-        "The daemon refused the command or would refuse it, ``doctor`` found a problem, the sync or the check has "
-        "failed, the check is incomplete, the condition of ``watch`` can no longer become true, or a confirmation was "
-        "not given.",
+        "The called process refused the command or would refuse it, ``doctor`` found a problem, the sync or the check "
+        "has failed, the check is incomplete, the condition of ``watch`` can no longer become true, or a confirmation "
+        "was not given.",
     )
     USAGE = (
         2,
@@ -24,8 +27,8 @@ class Exit(IntEnum):
     )
     UNREACHABLE = (
         3,
-        "The daemon did not answer, or its answer cannot be read. After a command, it is unknown whether the daemon "
-        "received it: see ``syncctl status``.",
+        "The called process did not answer, or its answer cannot be read. After a command, it is unknown whether the "
+        "process received it: see ``syncctl status`` or ``syncctl verifier status``.",
     )
     NOT_YET = (
         4,
@@ -33,8 +36,8 @@ class Exit(IntEnum):
     )
     DENIED = (
         5,
-        "The daemon requires a token, the token does not permit the request, or the daemon does not accept the host "
-        "name in the URL.",
+        "The called process requires a token, the token does not permit the request, or the process does not accept "
+        "the host name in the URL.",
     )
     INTERRUPTED = 130, "Interrupted by Ctrl-C. The called process continues."
 

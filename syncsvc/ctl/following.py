@@ -25,7 +25,10 @@ def read_progress(tool: Tool, answer: Answer) -> Document:
 
 
 def next_sentence(tool: Tool, progress: Document) -> str:
-    """Return the operator's next step as a sentence; if only the daemon knows it, the step that the daemon names."""
+    """Return the operator's next step as a sentence.
+
+    If only the daemon knows the step, ask the daemon. If it does not answer, and with --json, return a general step.
+    """
     return _sentence(tool, progress, _overview(tool))
 
 
@@ -68,7 +71,7 @@ def sentence_after_plan(tool: Tool, repairs: Sequence[Document]) -> str:
     """
     if repairs and all(each["action"].startswith("none") for each in repairs):
         return (
-            "a repair changes none of these differences; the list says what to do. Then: "
+            "a repair changes none of these differences: see the list. Then: "
             f"{sentence_after_command(tool)}"
         )
     return sentence_after_differences(tool, f"{tool.name} {'repair' if repairs else 'status'}")
@@ -101,7 +104,7 @@ def to_others(tool: Tool) -> str:
 
 
 def collection_count(tool: Tool) -> int | None:
-    """Return the number of collections that the sync holds; None if the daemon does not say."""
+    """Return the number of collections that the sync contains; None if the daemon does not say."""
     overview = _requested_overview(tool)
     counts: Document = {} if overview is None else overview.get("namespaces", {})
     return counts.get("total")

@@ -1,4 +1,4 @@
-"""Computes rates of a sync or a check, such as bytes per second, from successive answers of its daemon."""
+"""Computes rates of a sync or a check, such as bytes per second, from successive answers of its process."""
 
 from __future__ import annotations
 

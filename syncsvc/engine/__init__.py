@@ -13,6 +13,6 @@ still write to the source (`late_writes` finds these writes), or if differences 
 what the verification compares. `empty_selection` warns while the filters select nothing, and `after_commit` warns of
 user writes to the source after the commit. `oplog_watch` estimates how long the source's oplog keeps the needed
 changes, and `pause` saves these changes during a long pause. `cutover` runs the last steps of a commit, `reversal`
-reverses a committed sync, `principal_copy` copies users and roles, and `reset` drops everything that a sync has
-created.
+reverses a committed sync, `principal_copy` copies users and roles, and `reset` gives a sync up and drops what
+it has created.
 """

@@ -1,7 +1,8 @@
 """Saves the change events of a paused sync in the event spool once the oplog may become too short for the pause.
 
-Before that, the paused engine writes nothing except no-ops in the source's oplog. If the start option `eventSpool` is
-`never`, the paused sync only watches the oplog.
+If the start option `eventSpool` is `always`, or events are already spooled, this does not wait for the oplog; with
+`never`, the paused sync only watches the oplog. Before events are spooled, the paused engine writes nothing except
+no-ops in the source's oplog.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ def spool_while_paused(
     needed: threading.Event,
     stop: StopToken,
 ) -> None:
-    """Watch the oplog of the source; once the oplog may become too short, spool the change events, until stopped.
+    """Watch the oplog of the source, and spool the change events once that is necessary, until stopped.
 
     `stopped` is the context of the paused engine; it is used for reading, and for no-ops in the source's oplog.
     `prepare` returns the context of a new engine, whose writes the destination accepts. This function sets `needed`
-    once events must be spooled; if `needed` is already set, spooling begins at once. If the start option `eventSpool`
-    is `never`, this function only watches the oplog. Returns immediately if the sync has not saved a position in the
+    once events must be spooled: if the oplog may become too short, the start option `eventSpool` is `always`, or events
+    are already spooled. If `needed` is already set, spooling begins at once. With `never`, this function only watches
+    the oplog. Returns immediately if the sync has not saved a position in the
     change stream yet, or needs no more events. Raises OperationError, the driver's errors, and `Cancelled`.
     """
     record = stopped.run.record

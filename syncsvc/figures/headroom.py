@@ -20,7 +20,7 @@ AMPLE = 2 * SHORT
 def is_short(left: float, was_short: bool = False) -> bool:
     """Return whether a headroom of `left` seconds is short.
 
-    `was_short` is the previous result. If it is True, the threshold is higher, so that the result does not flap.
+    `was_short` says whether it was short before. If so, the threshold is higher, so that the result does not flap.
     """
     return left < (SAFE_AGAIN if was_short else SHORT)
 

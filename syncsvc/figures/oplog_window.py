@@ -106,8 +106,8 @@ def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
     """Return the reason why the oplog is too short for the sync, as the end of a warning; None if it is long enough.
 
     `left` is the time until the oplog drops entries that the sync needs, and `copy_left` the remaining time of the copy
-    (None if unknown), in seconds. `warned` is whether the warning is already active. An active warning ends at a higher
-    limit than the one at which it begins, so that it does not flap.
+    (None if unknown), in seconds. `warned` is whether the warning is already active. The limit for `left`
+    is then higher, so that the warning does not flap; the comparison with `copy_left` has no such margin.
     """
     if is_short(left, warned):
         return f"at the current write rate, in {in_words(left)} the oplog begins to drop entries that this sync needs."

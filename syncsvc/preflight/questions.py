@@ -111,7 +111,8 @@ def ask(
 def _is_readable(options: StartOptions, client: Client, stop: StopToken) -> bool:
     """Return whether the source has a member that fits the read preference of the copy.
 
-    If there is none, this call takes as long as the server selection timeout.
+    If there is none, this call takes as long as the server selection timeout. For a sharded source, only mongos is
+    asked, so the result says nothing about the members of the shards.
     """
     try:
         preference = read_preference(

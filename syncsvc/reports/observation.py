@@ -1,4 +1,4 @@
-"""Extracts the figures that the history of a sync records for the charts."""
+"""Extracts the values that the history of a sync records for the web page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Decides how a difference that the verification has found is repaired. The functions here have no side effects."""
+"""Decides how a difference that the verification has found is repaired, and which options collMod can change.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 

@@ -123,7 +123,8 @@ def _reasons_against_key(fields: Sequence[Document]) -> Iterator[str]:
 def violations(definition: CollectionSpec) -> Iterator[Violation]:
     """Yield a violation for each reason why a collection cannot have its shard key; none if it has no shard key.
 
-    `definition` is the definition that the collection must have on the destination; see `indexing.destined`.
+    A missing supporting index is not such a reason; see `index_violations`. `definition` is the definition that the
+    collection must have on the destination; see `indexing.destined`.
     """
     if not definition.shard_key:
         return
@@ -253,10 +254,10 @@ def sampled_fields(shard_key: Document) -> list[str]:
 
 
 def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Range]:
-    """Divide all values of a shard key into up to `count` ranges with about the same number of documents each.
+    """Divide all values of a shard key into up to `count` ranges with similar numbers of documents, if possible.
 
     `sample` contains BSON documents with the values of the `sampled_fields`, in the order of the fields. The documents
-    must be in the sort order of the server.
+    must be in the sort order of the server. The ranges are uneven if values are frequent or cannot be bounds.
     """
     lowest: Document = dict.fromkeys(shard_key["key"], MinKey())
     bounds = [lowest]

@@ -21,7 +21,7 @@ _SECONDARY = 2
 
 @dataclass(frozen=True)
 class Load:
-    """One measurement of the load of a cluster. None means unknown.
+    """One measurement of the load of a cluster. None means unknown, or for the lag also: no secondary.
 
     `latency` is the duration of a small read from the primary, in seconds. `queue` is the number of operations that
     wait on the primary. `replication_lag` is how many seconds the slowest secondary is behind the newest member, not
@@ -38,8 +38,8 @@ def read_load(client: Client, database: str, collection: str) -> Load:
 
     The latency is measured by a read from `collection` on the primary; the collection need not exist. Through a mongos,
     or without the role clusterMonitor, only the latency is known. If the cluster cannot be reached or does not answer
-    all commands within two seconds, the latency is the time waited, and the other values are unknown. If the read is
-    refused, or a command fails for another reason, all values are unknown.
+    all commands within two seconds, the latency is the time waited, and the other values are unknown. If the read
+    fails for another reason, or the connection is lost later, all values are unknown.
     """
     began = perf_counter()
     try:
@@ -95,7 +95,10 @@ def _delayed(reply: Mapping[str, Any]) -> set[str]:
 
 
 def _allowed(client: Client, command: dict[str, Any]) -> Mapping[str, Any]:
-    """Run a command on the admin database, and return the reply; an empty document if the server refuses it."""
+    """Run a command on the admin database, and return the reply; an empty document if the server replies with an error.
+
+    Raises the driver's errors of timeouts and lost connections.
+    """
     try:
         return client.admin.command(command)
     except OperationFailure as error:

@@ -96,8 +96,8 @@ _STEPS = (
 class Form:
     """The form in which a change stream is opened: the size of its pages, and the part of the oplog that it filters.
 
-    A reader reopens the stream in another form if the server cannot send the next page or does not send it in time, and
-    after an event `invalidate`. Later, it returns to the default form step by step.
+    A reader reopens the stream in another form if the server cannot send the next page, does not send it in time or
+    cannot resume with the filter, and after an event `invalidate`. Later, it returns to the default form step by step.
     """
 
     # The index in `_STEPS` of the limits of the pages.
@@ -242,8 +242,9 @@ def start_position(stream: ChangeStream) -> Position:
 class ChangeReader:
     """Reads one change stream, beginning at a given position.
 
-    After a failure, the stream is reopened at the position that the reader has reached. If the oplog no longer reaches
-    back to that position, `awaits_oplog` says whether to wait for a member with a longer oplog to become the primary.
+    After a temporary failure, the stream is reopened at the position that the reader has reached. If the oplog no
+    longer reaches back to that position, `awaits_oplog` says whether to wait for a member with a longer oplog to become
+    the primary.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Parses change events from their raw bytes. The functions here have no side effects.
 
-A data event is parsed by offset: the needed parts are copied as bytes. No value is decoded, so no value can be altered.
-DDL events are rare and are decoded, except for the expressions in them.
+A data event is parsed by offset: the needed parts are copied as bytes. No value of a document is decoded, so none can
+be altered. DDL events are rare and are decoded, except for the expressions in them.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ class DefinitionEvent(NamedTuple):
 
     @property
     def owners(self) -> frozenset[Namespace]:
-        """Return the collections or views that the event concerns: for a rename, the old and the new name.
+        """Return the namespaces that the event concerns: for a rename, the old and the new name.
 
-        The name of the buckets of a time-series collection is replaced by the name of that collection.
+        For an event about a whole database, the name of the collection is empty. The name of the buckets of a
+        time-series collection is replaced by the name of that collection.
         """
         names = (self.namespace, *([] if self.renamed is None else [self.renamed]))
         return frozenset(each.owner for each in names)

@@ -347,7 +347,7 @@ class Check:
 
         The generation is due at once if all changes up to the end of user writes were read. Otherwise, it is due after
         a pause if documents have changed or mismatches are left, and the destination is close enough to the source. If
-        no document has changed, and the generations find the same numbers of mismatches, the pause grows. Raises
+        the generations find the same numbers of mismatches, the pause before these are compared again grows. Raises
         `Cancelled` when stopped.
         """
         began = monotonic()

@@ -50,12 +50,13 @@ class CheckTuning:
     )
     least_pause: float = seconds(
         1.0,
-        "Shortest pause between two generations of a check, which are its passes over the documents.",
+        "Shortest pause between two generations of a check, which are its passes over the documents. The first "
+        "generation after the end of user writes does not wait for it.",
     )
     most_pause: float = seconds(
         30.0,
-        "Longest pause between two generations of a check, or ten times the duration of the last generation if that is "
-        "longer. The pause doubles while the numbers of differences stay the same.",
+        "Longest pause before a check compares differences again, or ten times the duration of the last generation if "
+        "that is longer. The pause doubles while the numbers of differences stay the same.",
     )
     position_interval: float = seconds(
         2.0, "Interval at which the position of a change stream is saved."

@@ -1,8 +1,8 @@
-"""Makes the views of the destination equal to those of the source, during the commit and in a repair.
+"""Makes the views of the destination equal to the selected ones of the source, during the commit and in a repair.
 
 The events of views are applied when they are read, but the destination may refuse to create a view then, because it
-refers to another view whose definition there is older or newer. Views hold no data, so they can simply be dropped and
-created again.
+refers to another view whose definition there is older or newer. A source before 6.0 has no events of new or changed
+views. Views hold no data, so they can simply be dropped and created again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from verifier.runtime.tasks import StopToken
 
 
 def reconcile_views(context: RunContext, stop: StopToken) -> None:
-    """Drop the destination's views that the source does not have in the same form, and create the missing ones.
+    """Drop the destination's views that are not equal to a selected view of the source, and create the missing ones.
 
     If the start options allow other data on the destination, views that the sync has not created are kept. Raises
-    OperationError DefinitionNotApplicable and DestinationNamespaceExists.
+    OperationError DefinitionNotApplicable and DestinationNamespaceExists, the driver's errors, and `Cancelled`.
     """
     on_source = _views(context.source_client, context.selection, stop).values()
     # Leave out a view that cannot have its name on the destination: its change event fails the sync, unless the view no

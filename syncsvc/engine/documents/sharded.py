@@ -1,9 +1,9 @@
 """Writes outcomes, the combined effects of a batch of change events on each document, to a sharded collection.
 
-The shard keys of the documents on the destination are looked up before an update, so that each update goes to one
-shard. An update by `_id` alone would run on every shard, so its counts would be unreliable. Before a whole document is
-inserted, existing documents with the same `_id` are deleted on every shard, because an insert on another shard would
-create a second document.
+The shard keys of the documents on the destination are looked up before an update, so that each update can go to
+one shard. An update by `_id` alone would run on every shard, so its counts would be unreliable. Before a whole
+document is inserted, existing documents with the same `_id` are deleted on every shard, because an insert on another
+shard would create a second document.
 
 Events of a sharded source identify documents by shard key and `_id`. If a document moves to another shard of the
 source, the stream has a delete and an insert event for it, in any order. So a deletion deletes only the document with
@@ -48,7 +48,7 @@ class Work:
 def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys: bool) -> Work:
     """Divide outcomes by the way in which they must be written. Has no side effects.
 
-    `whole_keys` is True if document keys contain the fields of the shard key, as those of a sharded source do.
+    `whole_keys` is True if the source is sharded, so that document keys usually contain the fields of the shard key.
 
     Besides outcomes with `refetch`, these are read again: updates of the shard key, because the destination refuses
     them; with `whole_keys`, deletions without a query that finds only their document (see `ShardKey.query_of_key`); and

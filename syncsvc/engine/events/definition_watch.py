@@ -66,8 +66,8 @@ _APPLYING = (
 class Changed:
     """The changed definitions that a comparison has found.
 
-    `refused` contains the changes that cannot be applied to the destination. `applicable` maps the names of the other
-    changed collections, including new ones, to their UUIDs.
+    `refused` contains the changes that cannot be applied to the destination. `applicable` maps the names of other
+    collections to their UUIDs: collections that are new, changed or not completely copied.
     """
 
     refused: Sequence[DefinitionMismatch]
@@ -94,7 +94,7 @@ class DefinitionWatch:
 
     @property
     def unchanged(self) -> bool:
-        """Return whether the newest comparison found no changed definition; False before the first comparison.
+        """Return whether the newest comparison found nothing (see `Changed`); False before the first comparison.
 
         Always True for a source from 6.0 on.
         """
@@ -111,7 +111,7 @@ class DefinitionWatch:
     def run(self, stop: StopToken) -> None:
         """Compare the source's definitions with the saved ones, periodically until stopped.
 
-        Warn for as long as there is a change that cannot be applied.
+        Warn for as long as there is a change that cannot be applied. Returns immediately for a source from 6.0 on.
         """
         if self._context.source_facts.reports_ddl:
             return

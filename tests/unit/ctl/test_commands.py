@@ -717,7 +717,7 @@ def test_the_doctor_examines_daemon_and_clusters(api: StubApi, run: Run) -> None
         "problem: NotAuthorized: A privilege is missing.",
         "warning: Slow disk.",
         "warning: A call takes long.",
-        "warning: The oplog of the source keeps changes for 1 h, but the copy takes about 2 h. Start with",
+        "warning: The oplog of the source keeps changes for 1 h, but the copy takes about 2 h. The event spool",
     ):
         assert text in done.stdout
     found = json.loads(run("doctor", "--json").stdout)
