@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import uniform
 from time import monotonic
 
@@ -259,11 +259,16 @@ def changes(
 ) -> list[DefinitionMismatch]:
     """Return the differences between the definitions in `records` and the current ones in `listed`.
 
-    `target` contains the settings by which definitions are changed for the destination. Views are left out. So are
-    collections that the source no longer has, because their drops and renames have events.
+    The result has the names on the source. `target` contains the settings by which definitions are changed for the
+    destination. Views are left out. So are collections that the source no longer has, because their drops and renames
+    have events.
     """
-    now = {each.namespace: destined(each, target) for each in listed if each.kind is not Kind.VIEW}
-    before = [each.definition for each in records if each.definition.namespace in now]
+    now = {
+        each.namespace: replace(destined(each, target), namespace=each.namespace)
+        for each in listed
+        if each.kind is not Kind.VIEW
+    }
+    before = [each.on_source for each in records if each.source_name in now]
     return compare_definitions(before, now.values())
 
 

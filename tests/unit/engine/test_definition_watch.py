@@ -64,6 +64,16 @@ def test_changes_are_named_with_their_remedies(
     assert [remedy_of(each) for each in found] == undone
 
 
+@pytest.mark.parametrize("known", [Namespace("d", "temporary"), Namespace("renamed", "items")])
+def test_changes_have_the_names_on_the_source(known: Namespace) -> None:
+    """A collection has another name on the destination while its own is taken there, and with namespaceRemap."""
+    target = replace(TARGET, names=NamespaceMap({Namespace("d", ""): Namespace("renamed", "")}))
+    record = CollectionRecord(replace(KNOWN, namespace=known), CopyStatus.DONE, ITEMS)
+    assert changes([record], [KNOWN], target) == []
+    (found,) = changes([record], [replace(KNOWN, indexes={})], target)
+    assert change_of(found) == "index old of d.items was dropped"
+
+
 @pytest.mark.parametrize(
     ("now", "status", "applied"),
     [
