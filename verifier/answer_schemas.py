@@ -133,7 +133,7 @@ class Progress(Strict):
     )
     totalRechecksDone = always(
         fields.Integer,
-        "The number of comparisons of documents in all generations after the first one.",
+        "The number of comparisons of documents in the complete generations after the first one.",
     )
     docsComparedPerSecond = nullable(
         fields.Float,
@@ -222,7 +222,7 @@ class SummaryAnswer(SuccessAnswer):
     )
     totalRechecksDone = always(
         fields.Integer,
-        "The number of comparisons of documents in all generations after the first one.",
+        "The number of comparisons of documents in the complete generations after the first one.",
     )
     srcChangeEvents = _counts("The number of change events of the source, by operation.")
     dstChangeEvents = _counts("The number of change events of the destination, by operation.")

@@ -509,8 +509,8 @@ def _not_known(subject: Subject) -> Iterator[str]:
     )
     if record.options.verification and subject.sync.snapshot.check is None:
         yield (
-            "It is not known how many documents of each collection were compared: only the process that compared the "
-            "documents has these numbers."
+            "It is not known how many documents of each collection were compared, if any: only the process that "
+            "compares the documents has these numbers."
         )
     if len(subject.sync.collections) > MOST_NAMESPACES:
         yield f"Only the first {MOST_NAMESPACES:,} collections are listed."

@@ -1,4 +1,4 @@
-"""Saves the users and roles that the sync has created on the destination, so that a reset drops no others."""
+"""Saves the users and roles that the sync has created on the destination, so that no others are replaced or dropped."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ _METHOD = (
     "Documents that change or differ are compared again, until all changes before the end of the writes are compared.",
 )
 _NOT_COMPARED = (
-    "System collections (system.*), users and roles are not compared.",
+    "System collections (system.*) are not compared, except the buckets of time-series collections.",
+    "Users and roles are not compared.",
     "Neither the distribution of chunks on shards nor orphaned documents are compared.",
     "Writes to either cluster after the end of the check are not compared.",
 )
