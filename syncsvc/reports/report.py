@@ -307,7 +307,7 @@ def _directions(subject: Subject) -> Iterator[dict[str, Any]]:
 def _counts_of(subject: Subject, number: int) -> Counts:
     """Return the counts of change events and DDL events in one direction of the sync, summed over all instances.
 
-    The counts also contain the documents copied again. The direction is the one that began after `number` reversals.
+    The counts also contain the documents copied again. `number` is the index of the direction in the journals.
     """
     return reduce(
         Counts.plus,
