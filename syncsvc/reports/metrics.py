@@ -307,7 +307,7 @@ TABLE: tuple[Metric[Sync], ...] = (
         Kind.GAUGE,
         "mongosync_oplog_left_seconds",
         "Estimated time until the source's oplog drops entries that the sync needs, in seconds; +Inf if nothing is "
-        "written to the source.",
+        "written to the source; no value if unknown, as for a sharded source.",
         (),
         _of_run(oplog_seconds_left),
     ),
