@@ -103,7 +103,8 @@ class Tuning:
         "them.",
     )
     partition_bytes: int = size(
-        64 * MB, "Size of one partition of a large collection; a partition is a range of _id."
+        64 * MB,
+        "Approximate size of one partition of a large collection; a partition is usually a range of _id.",
     )
     copy_save_interval: float = seconds(1.0, "How often the resume point of a copy is saved.")
     settle_interval: float = seconds(
@@ -141,7 +142,8 @@ class Tuning:
         "How often a no-op is appended to the source's oplog, so that the change stream of an idle source advances.",
     )
     verification_bytes: int = size(
-        64 * MB, "Size of the range of a collection that one verification task compares."
+        64 * MB,
+        "Approximate size of the range of a collection that one verification task compares.",
     )
     grace: float = seconds(
         3.0,

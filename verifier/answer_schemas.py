@@ -32,7 +32,8 @@ class _Tasks(Strict):
     processingTasks = always(fields.Integer, "The number of tasks in progress.")
     failedTasks = always(
         fields.Integer,
-        "The number of tasks that found a difference. If the check is incomplete, this includes the unfinished tasks.",
+        "The number of tasks that found a difference. If the check is incomplete, this includes the unfinished tasks, "
+        "and is at least 1.",
     )
     completedTasks = always(fields.Integer, "The number of tasks that found no difference.")
     metadataMismatchTasks = always(
@@ -113,11 +114,12 @@ class Progress(Strict):
     writesOff = always(Boolean, "Whether the check has received POST /api/v1/writesOff.")
     generation = nullable(
         fields.Integer,
-        "The number of the current generation (a pass of the check); the first one is 0. Null without a check.",
+        "The number of the current generation (a pass of the check), or of the last one after the check; the first one "
+        "is 0. Null without a check.",
     )
     generationStats = always(
         fields.Nested,
-        "The numbers of documents, bytes and collections that the current generation compares.",
+        "The numbers of documents, bytes and collections that the current or last generation compares.",
         _Amounts,
     )
     gen0Stats = nullable(
@@ -133,7 +135,7 @@ class Progress(Strict):
     )
     totalRechecksDone = always(
         fields.Integer,
-        "The number of comparisons of documents in all generations after the first one.",
+        "The number of comparisons of documents in the complete generations after the first one.",
     )
     docsComparedPerSecond = nullable(
         fields.Float,
@@ -222,7 +224,7 @@ class SummaryAnswer(SuccessAnswer):
     )
     totalRechecksDone = always(
         fields.Integer,
-        "The number of comparisons of documents in all generations after the first one.",
+        "The number of comparisons of documents in the complete generations after the first one.",
     )
     srcChangeEvents = _counts("The number of change events of the source, by operation.")
     dstChangeEvents = _counts("The number of change events of the destination, by operation.")

@@ -108,7 +108,7 @@ OPERATIONS = (
     Operation(
         "get",
         "/api/v1/nsMismatches",
-        "Lists the collections, views and indexes that differ.",
+        "Lists the differences in definitions of collections, views and indexes, and in numbers of documents.",
         DefinitionMismatchLine(),
         parameters=DefinitionMismatchesSchema(),
         content=LINES,

@@ -76,7 +76,7 @@ TABLE = (
     ),
     Option(
         "partitionSizeMB",
-        "amount of a collection's data that one task compares, in megabytes",
+        "approximate amount of a collection's data that one task compares, in MiB",
         number(1, 1024),
         64,
         value="NUMBER",
@@ -89,12 +89,14 @@ TABLE = (
         value="NUMBER",
     ),
     Option(
-        "start", "start a check when the process starts, without an HTTP request", form=Form.FLAG
+        "start",
+        "start a check when the process starts, unless an unfinished check continues; needs no HTTP request",
+        form=Form.FLAG,
     ),
     Option(
         "checkOnce",
         "run one check without the HTTP API while no application writes to either cluster, print the report, and "
-        "exit with status 0 (passed), 1 (failed) or 2 (incomplete)",
+        "exit with status 0 (passed), 1 (failed) or 2 (incomplete, or an error)",
         form=Form.FLAG,
     ),
     Option(

@@ -47,7 +47,7 @@ def _next(progress: Document, syncctl: str) -> str:
 
 
 def _documents(progress: Document) -> int:
-    """Return the number of comparisons of documents so far: the first comparisons plus the rechecks."""
+    """Return how many comparisons of documents an ended check has made: the first comparisons plus the rechecks."""
     compared: int = (progress["gen0Stats"] or progress["generationStats"])["docsCompared"]
     return compared + int(progress["totalRechecksDone"])
 
@@ -78,7 +78,7 @@ def status(tool: Tool) -> None:
 
 @verifier.command()
 @options.file(
-    "YAML or JSON file with the options of the check, such as filter: {owner: 7}. Default: compare everything."
+    "YAML or JSON file with the options of the check, such as filter: {owner: 7}. Default: compare all documents."
 )
 @pass_tool
 def check(tool: Tool, file: Path | None) -> None:
@@ -141,8 +141,9 @@ def summary(tool: Tool) -> None:
     lines = [
         f"verdict: {found['verdict'] or 'none yet'}",
         *found["verdictReasons"],
-        f"{count(found['checkStats']['docsCompared'])} documents compared, {count(documents['total'])} differ.",
-        f"Differences in collections, views and indexes: {count(found['nsMismatchesTotal'])}.",
+        f"Documents compared in the first pass: {count(found['checkStats']['docsCompared'])}.",
+        f"Documents that differ: {count(documents['total'])}.",
+        f"Differences in definitions or in numbers of documents: {count(found['nsMismatchesTotal'])}.",
         *found["notes"],
     ]
     step = "mismatches" if found["verdict"] == "failed" else "status"
@@ -157,7 +158,7 @@ def summary(tool: Tool) -> None:
 )
 @pass_tool
 def mismatches(tool: Tool, limit: int, min_duration: float | None) -> None:
-    """List the differences: first definitions, then documents.
+    """List the differences: first those in definitions and numbers of documents, then the documents that differ.
 
     Until the commit, a sync keeps some definitions different on purpose, such as those of unique and TTL indexes.
     """

@@ -94,7 +94,8 @@ class Repairer:
         requests = run.record.repair_requests
         if not run.record.repair_requested:
             return
-        # A commit must not wait: the check compares nothing before the commit has applied all changes.
+        # A commit must not wait here until the check has compared a created collection: before the commit ends, the
+        # check compares everything that differs anyway.
         may_wait = run.record.state is State.RUNNING
         compared = check.generation if check.done else check.generation - 1
         if may_wait and self._created_in is not None and compared <= self._created_in:
@@ -151,9 +152,9 @@ class Repairer:
         foreign = mismatch_names(recreated, context.names)
         if foreign:
             _log.warning(
-                "Collections are not repaired, because users dropped them on the destination and created them again. "
-                "While they differ from the source, no verification succeeds: save their data if needed, drop them on "
-                "the destination, and send POST /api/v1/repair.",
+                "Collections are not repaired, because users replaced them on the destination with others of the same "
+                "name. While they differ from the source, no verification succeeds: save their data if needed, drop "
+                "them on the destination, and send POST /api/v1/repair.",
                 extra={"namespaces": sorted(map(str, foreign))},
             )
         for found in (

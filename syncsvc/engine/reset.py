@@ -1,10 +1,12 @@
-"""Resets a sync: drops everything that it created on the destination, and restores write blocks and balancers.
+"""Resets a sync: drops what it created on the destination, and restores write blocks and balancers.
+
+Users and roles are kept if they were changed after the sync had created them (see `CreatedPrincipals.on`).
 
 Every step is idempotent, and the run records are dropped last. Until then they have the state RESETTING, so a reset
 that was killed continues when its process is restarted.
 
 A source that does not answer delays a reset only if its write block or its balancer must be restored, and then only for
-a minute: it may be gone for good.
+a minute: it may be gone for good. But a restarted process must connect to both clusters before it continues a reset.
 
 If several instances share the run, the user sends the reset to each of them, and each stops its own work. The
 coordinator does everything else. It drops nothing until all instances that were started have stopped, and drops the
@@ -152,8 +154,9 @@ class Reset:
     def _drop(self, found: Found) -> None:
         uuid = found.uuid if found.kind is Kind.COLLECTION else None
         if uuid is None:
-            # Servers do not accept the UUID of a time-series collection. If another process has taken over the run, the
-            # name may already belong to a new collection: check first that this process still owns the run.
+            # Views have no UUID, and servers do not accept that of a time-series collection. If another process has
+            # taken over the run, the name may already belong to a new collection or view: check first that this process
+            # still owns the run.
             self._context.run.update()
         self._writer.drop(*found.namespace, None if uuid is None else Binary(uuid, 4))
 

@@ -307,7 +307,7 @@ TABLE: tuple[Metric[Sync], ...] = (
         Kind.GAUGE,
         "mongosync_oplog_left_seconds",
         "Estimated time until the source's oplog drops entries that the sync needs, in seconds; +Inf if nothing is "
-        "written to the source.",
+        "written to the source; no value if unknown, as for a sharded source.",
         (),
         _of_run(oplog_seconds_left),
     ),
@@ -363,21 +363,23 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_copy_size_bytes",
-        "Estimated bytes to copy.",
+        "Estimated bytes that all instances together copy.",
         (),
         _of_run(lambda record, snapshot: total_bytes(snapshot)),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_copied_bytes",
-        "Bytes that this instance has copied, including those copied before a restart.",
+        "Bytes that this instance has copied, including those copied before a restart; after a reversal, those of "
+        "all instances.",
         (),
         _of_run(lambda record, snapshot: _copied(snapshot, snapshot.copied_bytes)),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_copied_documents",
-        "Documents that this instance has copied, including those copied before a restart.",
+        "Documents that this instance has copied, including those copied before a restart; after a reversal, those "
+        "of all instances.",
         (),
         _of_run(lambda record, snapshot: _copied(snapshot, snapshot.copied_documents)),
     ),

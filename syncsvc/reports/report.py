@@ -307,7 +307,7 @@ def _directions(subject: Subject) -> Iterator[dict[str, Any]]:
 def _counts_of(subject: Subject, number: int) -> Counts:
     """Return the counts of change events and DDL events in one direction of the sync, summed over all instances.
 
-    The counts also contain the documents copied again. The direction is the one that began after `number` reversals.
+    The counts also contain the documents copied again. `number` is the index of the direction in the journals.
     """
     return reduce(
         Counts.plus,
@@ -509,8 +509,8 @@ def _not_known(subject: Subject) -> Iterator[str]:
     )
     if record.options.verification and subject.sync.snapshot.check is None:
         yield (
-            "It is not known how many documents of each collection were compared: only the process that compared the "
-            "documents has these numbers."
+            "It is not known how many documents of each collection were compared, if any: only the process that "
+            "compares the documents has these numbers."
         )
     if len(subject.sync.collections) > MOST_NAMESPACES:
         yield f"Only the first {MOST_NAMESPACES:,} collections are listed."

@@ -56,7 +56,7 @@ class Keeper:
     def remove_folder(self, folder: Path) -> None:
         """Remove a folder that `make_folder` has made; a no-op for other folders.
 
-        Removing the last folder ends the reaper.
+        Removing the last folder ends the reaper. Raises OSError if the folder cannot be removed.
         """
         if folder not in self._folders:
             return
@@ -125,7 +125,7 @@ class Keeper:
             reaper.wait()
 
     def _send(self, line: str) -> None:
-        # If the reaper was killed, only the safety net is lost: this process can still stop its servers.
+        # Even if the reaper was killed, this process can still stop its servers.
         if self._reaper is not None:
             with suppress(BrokenPipeError):
                 os.write(self._pipe, os.fsencode(line + "\n"))

@@ -1,4 +1,4 @@
-"""Saves the users and roles that the sync has created on the destination, so that a reset drops no others."""
+"""Saves the users and roles that the sync has created on the destination, so that no others are replaced or dropped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CreatedPrincipals:
     """The saved names and fingerprints of the principals (users and roles) that the sync creates, without credentials.
 
     Each principal is saved here before it is created. `reversals` is the number of reversals so far: each direction
-    saves its own principals. Every method raises the driver's errors.
+    saves its own principals. Every method raises the errors of `Rows`.
     """
 
     def __init__(

@@ -44,7 +44,8 @@ _METHOD = (
     "Documents that change or differ are compared again, until all changes before the end of the writes are compared.",
 )
 _NOT_COMPARED = (
-    "System collections (system.*), users and roles are not compared.",
+    "System collections (system.*) are not compared, except the buckets of time-series collections.",
+    "Users and roles are not compared.",
     "Neither the distribution of chunks on shards nor orphaned documents are compared.",
     "Writes to either cluster after the end of the check are not compared.",
 )
@@ -188,8 +189,8 @@ def _compared(record: CheckRecord, progress: CheckProgress, now: float) -> dict[
 def _first_seconds(record: CheckRecord, now: float) -> float | None:
     """Return how long generation 0 took in seconds; while it runs, the seconds so far.
 
-    If the check ended before generation 0 was complete, return the duration of the check. Return None if generation 0
-    has ended, but the time of its end was not saved.
+    If the check ended before generation 0 was complete, return the duration of the check, or the seconds until now if
+    the end of the check was not saved. Return None if generation 0 has ended, but the time of its end was not saved.
     """
     if record.first_ended is not None:
         return record.first_ended - record.started
@@ -266,7 +267,7 @@ def _not_known(subject: Subject) -> Iterator[str]:
     if len(subject.mismatches) == MOST_LISTED:
         yield f"At most {MOST_LISTED} differences are listed."
     if len(record.processes) == MOST_PROCESSES:
-        yield f"Only the first process and the last {MOST_PROCESSES - 1} processes that ran the check are listed."
+        yield f"At most the first process and the last {MOST_PROCESSES - 1} processes that ran the check are listed."
 
 
 def _cut(text: str) -> str:

@@ -51,7 +51,7 @@ class Batch(NamedTuple):
 class _Pages:
     """The queue of pages from readers to writers, and the budgets for the memory that pages take, in bytes.
 
-    `reading` is for pages that are being read, and `unwritten` for those that wait for a writer or are being written.
+    `reading` is for pages that are being read, and `unwritten` for those that were passed to the writer threads.
     """
 
     def __init__(self, tuning: Tuning, stop: StopToken) -> None:
@@ -72,7 +72,8 @@ class Copier:
         """Copy the documents of partitions until no partition is left to claim, and save the progress.
 
         All reads see the source at the cluster time `not_before` or later. Raises OperationError DocumentNotCopied,
-        DuplicateIds, DocumentFilterFailed and DestinationNamespaceExists, and the driver's errors.
+        DuplicateIds, DocumentFilterFailed and DestinationNamespaceExists, EventNotApplicable if a sharded collection
+        refuses a deletion, and the driver's errors.
         """
         threads = self._context.threads
         with TaskGroup("copy", self._stop) as group:
@@ -163,7 +164,8 @@ class Copier:
 
         Documents that an insert would alter or could not write (see `not_insertable`) are upserted, too. An insert
         leaves a document that was copied before unchanged. An upsert may replace such a document, which is correct,
-        because no change event of the collection was applied yet. Raises OperationError DocumentNotCopied.
+        because no change event of the collection was applied yet. Raises OperationError, such as DocumentNotCopied, and
+        the driver's errors.
         """
         special = not_insertable(block)
         if special and record.definition.capped:

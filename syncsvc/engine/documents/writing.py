@@ -79,9 +79,9 @@ class OutcomeWriter:
         """Write outcomes, and return how many documents were read again from the source.
 
         Those documents are read at the cluster time `newest` of the source or later; no event of the outcomes may be
-        after this time. The order of the outcomes is kept for capped collections and those with a collation. Raises
-        OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed, and DestinationNamespaceExists if
-        the destination's collection proves to be foreign.
+        after this time. The order of the outcomes is kept for capped collections, and for collections with a collation
+        unless they are sharded. Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed,
+        DestinationNamespaceExists if the destination's collection proves to be foreign, and the driver's errors.
         """
         if record.definition.sharded:
             return self._sharded.write(record, outcomes, newest)

@@ -1,7 +1,7 @@
 """Saves change events in the event spool while the source's oplog may be too short for them.
 
 The spool consists of rows, each of which holds successive events. Spooling begins at the saved position, or at the end
-of the rows that an earlier process has saved. Spooling keeps pace with the source, independently of the copy, index
+of the rows that are already saved. Spooling keeps pace with the source, independently of the copy, index
 builds and change event application. Spooling ends when change event application has read all rows and the spooler has
 caught up with the source. Change event application then continues with the live stream.
 
