@@ -69,7 +69,7 @@ class Ping:
 class SpoolFigures:
     """The figures of the event spool at one moment."""
 
-    # Whether events are being added now.
+    # Whether events are being added now, or will be as soon as there is room for them.
     active: bool
     # The size of the saved events, and the size limit, in compressed bytes.
     size: int
@@ -78,6 +78,11 @@ class SpoolFigures:
     seconds: int
     # How many compressed bytes are added per second, on average over the last minute.
     bytes_per_second: float
+
+    @property
+    def replaces_oplog(self) -> bool:
+        """Return whether new events are saved, so that the sync does not need the source's oplog for them."""
+        return self.active and self.size < self.limit
 
 
 @dataclass(frozen=True)

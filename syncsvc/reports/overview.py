@@ -206,7 +206,7 @@ def _headroom(sync: Sync, observed: Observed) -> Headroom:
             None,
             "How long the source's oplog keeps changes is shown only while the sync is running or paused.",
         )
-    spooling = snapshot.spool is not None and snapshot.spool.active
+    spooling = snapshot.spool is not None and snapshot.spool.replaces_oplog
     return headroom(oplog_seconds_left(record, snapshot), _needed(sync, record, observed), spooling)
 
 

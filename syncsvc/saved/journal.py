@@ -128,10 +128,10 @@ class Warned:
 class Counts:
     """Totals of this instance since the start of the sync.
 
-    `events` counts the change events of documents that this instance applied. `definitions` counts the DDL events that
-    any instance applied, and applied changes of definitions that have no event. `copied_again` counts the documents
-    that the copy read although the destination already had them. An event that is applied again after a crash counts
-    twice.
+    `events` counts the change events of documents that this instance applied. `definitions` counts the applied DDL
+    events, and the applied changes of definitions that have no event; if several instances share the sync, only one of
+    them counts these. `copied_again` counts the documents that the copy read although the destination already had
+    them. An event that is applied again after a crash counts twice.
     """
 
     events: int = 0

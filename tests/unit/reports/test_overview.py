@@ -112,6 +112,13 @@ def test_events_that_are_saved_in_a_pause_do_not_need_the_oplog() -> None:
     assert found["level"] == "green" and found["text"].startswith("Change events are being saved")
 
 
+def test_a_full_event_spool_needs_the_oplog() -> None:
+    paused = run_record(state=State.PAUSED, phase=Phase.APPLYING)
+    spool = SpoolFigures(active=True, size=2, limit=2, seconds=3, bytes_per_second=0.0)
+    found = shown(known(paused, ProgressSnapshot(oplog_seconds_left=300.0, spool=spool)))["oplog"]
+    assert (found["level"], found["secondsLeft"]) == ("red", 300)
+
+
 def test_an_endless_oplog_is_valid_json() -> None:
     snapshot = ProgressSnapshot(oplog_seconds_left=math.inf)
     found = shown(known(run_record(), snapshot))["oplog"]
