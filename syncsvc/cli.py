@@ -207,7 +207,7 @@ def _initialize(
     """Connect to both clusters, continue the saved sync if there is one, and let `service` accept commands.
 
     With `--standby`, continue the saved sync each time this process becomes active, until `stop` is set. `opened`
-    closes the connections when the process ends. Raises OperationError.
+    closes the connections when the process ends. Raises OperationError, the driver's errors, and `Cancelled`.
     """
     clusters = {}
     for name, source in settings.clusters.items():

@@ -45,7 +45,7 @@ class BuildIndexes(Enum):
 
     @property
     def hashed(self) -> bool:
-        """Return whether hashed indexes are built."""
+        """Return whether all hashed indexes are built, not only those that support a shard key."""
         return self in (BuildIndexes.BEFORE_DATA_COPY, BuildIndexes.AFTER_DATA_COPY)
 
 
@@ -72,9 +72,10 @@ class EventSpool(Enum):
 
 
 class Presplit(Enum):
-    """The way in which a collection is divided among the shards of the destination before its documents are copied.
+    """The way in which a sharded collection is divided among the shards of the destination before the copy.
 
-    SAMPLE: by a sample of the source's documents. SOURCE: as on the source. NONE: the server decides.
+    SAMPLE: by a sample of the source's documents. SOURCE: as on the source, if the collection has the same shard key
+    there, otherwise as with SAMPLE. NONE: the server decides.
     """
 
     SAMPLE = "sample"
@@ -93,7 +94,10 @@ class RenamedOut(Enum):
 
 
 class CopyReadPreference(Enum):
-    """The members of the source's replica set that the copy reads, as a mode of MongoDB's read preferences."""
+    """The members of the source's replica set that the copy reads, as a mode of MongoDB's read preferences.
+
+    Capped collections are always read from the primary.
+    """
 
     PRIMARY = "primary"
     PRIMARY_PREFERRED = "primaryPreferred"
@@ -142,6 +146,7 @@ class StartOptions:
     copy_in_natural_order: tuple[dict[str, Any], ...] = ()
     # Accepted for compatibility with mongosync; no effect.
     detect_random_id: bool = True
+    # Whether a start needs no check of the free disk space on the destination.
     skip_disk_space_check: bool = False
     # The IDs of the instances that share the sync, the coordinator first; empty if not in the request.
     instances: tuple[str, ...] = ()

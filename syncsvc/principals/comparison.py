@@ -1,8 +1,8 @@
 """Compares the users and custom roles of two clusters, and decides which are copied.
 
 Documents of `admin.system.users` and `admin.system.roles` are copied as they are. They are equal if they differ only in
-the ID that each cluster gives its users (`userId`), in an order without a meaning (such as that of the roles), or in
-empty restrictions. The functions here have no side effects.
+the ID that each cluster gives its users (`userId`), in the order of roles, privileges or credentials, or in empty
+restrictions. The functions here have no side effects.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ class Principal:
 
     @cached_property
     def databases(self) -> frozenset[str]:
-        """Return the databases for which this role has privileges; empty for a user.
+        """Return the databases for which this role itself has privileges; empty for a user.
 
-        Privileges on all databases are not included.
+        Inherited privileges, and privileges on all databases, are not included.
         """
         resources = (each["resource"] for each in self._fields.get("privileges", ()))
         return frozenset(each["db"] for each in resources if each.get("db"))
@@ -125,7 +125,7 @@ def _counts(name: str, fields: Mapping[str, Any]) -> bool:
 
 
 def _ordered(name: str, value: Any) -> Any:
-    """Return a form of a field's value that is equal for values which differ only in an order without a meaning.
+    """Return a form of a field's value that does not depend on the order of roles, privileges and credentials.
 
     Use the result only to compare values: roles become pairs, and privileges become BSON.
     """
@@ -355,7 +355,7 @@ def violations(comparison: Comparison) -> Iterator[Violation]:
 def warnings(comparison: Comparison, synced: Collection[str] | None) -> Iterator[str]:
     """Yield warnings for the operator before users and roles are copied.
 
-    `synced` are the databases from which a sync with a namespace filter copies collections; None without a filter, or
+    `synced` are the databases of the collections and views that a namespace filter selects; None without a filter, or
     if they are unknown.
     """
     if found := comparison.having(Outcome.KEPT):

@@ -97,7 +97,7 @@ class _ClusterLoad(Strict):
 
     latencyMS = nullable(
         fields.Float,
-        "The latency of a small read on the cluster's primary, in milliseconds; null if unknown.",
+        "The latency of a small read, in milliseconds; null if unknown.",
     )
     queue = nullable(
         fields.Integer,
@@ -105,13 +105,18 @@ class _ClusterLoad(Strict):
     )
     replicationLagSeconds = nullable(
         fields.Integer,
-        "The lag of the cluster's slowest secondary, in seconds; null if unknown, as on a sharded cluster.",
+        "The lag of the cluster's slowest secondary, in seconds; null if there is none, or if unknown, as on a sharded "
+        "cluster.",
     )
 
 
 class _Measured(Strict):
-    source = always(fields.Nested, "The load of the source.", _ClusterLoad)
-    destination = always(fields.Nested, "The load of the destination.", _ClusterLoad)
+    source = always(
+        fields.Nested, "The load of the source (before a start, cluster0).", _ClusterLoad
+    )
+    destination = always(
+        fields.Nested, "The load of the destination (before a start, cluster1).", _ClusterLoad
+    )
 
 
 class LimitsAnswer(SuccessAnswer):
@@ -120,8 +125,8 @@ class LimitsAnswer(SuccessAnswer):
     )
     saved = always(
         Boolean,
-        "Whether all limits are saved, so that a restarted process obeys them; false if a limit was changed before the "
-        "start of the sync, or if the sync was reset.",
+        "Whether all limits are saved, so that a restarted process obeys them; false while changes are only in memory, "
+        "for example before the start of the sync or after a reset.",
     )
     effective = always(
         fields.Nested,

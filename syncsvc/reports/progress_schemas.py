@@ -19,11 +19,12 @@ from verifier.runtime.schemas import Boolean, Strict
 class _CollectionCopy(Strict):
     estimatedTotalBytes = nullable(
         fields.Integer,
-        "The estimated number of bytes that all instances together have to copy; 0 before the start, 1 until the "
-        "collections are listed, and null until a restarted process has read the saved sync.",
+        "The estimated number of bytes that all instances together have to copy; 0 while this process has no sync, 1 "
+        "until the collections are listed, and null if unknown.",
     )
     estimatedCopiedBytes = always(
-        fields.Integer, "The number of bytes that this instance has copied."
+        fields.Integer,
+        "The number of bytes that this instance has copied; after a reversal, the number for all instances together.",
     )
     estimatedCopiedBytesInAll = sometimes(
         fields.Integer,
@@ -96,7 +97,8 @@ class _VerificationSide(Strict):
         fields.Integer, "The number of documents compared in the first pass."
     )
     totalCollectionCount = nullable(
-        fields.Integer, "The number of collections to compare; null until they are listed."
+        fields.Integer,
+        "The number of collections to compare; null until they are listed, and if there are none.",
     )
     scannedCollectionCount = always(
         fields.Integer, "The number of collections whose documents have all been compared once."
@@ -162,7 +164,10 @@ class Progress(Strict):
     """The progress of a sync at one moment. The description of each field says when it is null or absent."""
 
     state = always(fields.Enum, "The state of the sync.", State, by_value=True)
-    canCommit = always(Boolean, "Whether POST /api/v1/commit is accepted now.")
+    canCommit = always(
+        Boolean,
+        "Whether the sync is ready for POST /api/v1/commit; the users and roles to copy may still prevent the commit.",
+    )
     canWrite = always(Boolean, "Whether applications may write to the destination.")
     info = nullable(
         fields.Enum, "The phase of the sync; null before the start.", Phase, by_value=True
@@ -191,7 +196,7 @@ class Progress(Strict):
     )
     collectionCopy = always(
         fields.Nested,
-        "The estimated progress of the copy; zeros before the start.",
+        "The estimated progress of the copy; zeros while this process has no sync.",
         _CollectionCopy,
     )
     directionMapping = nullable(
@@ -231,7 +236,7 @@ class Progress(Strict):
     estimatedOplogTimeRemaining = sometimes(
         fields.String,
         "The time for which the source's oplog still holds the changes that the sync needs, in words, or `not checked "
-        "yet`; only while the sync is running or paused.",
+        "yet` if it is unknown, as for a sharded source; only while the sync is running or paused.",
     )
     eventSpool = sometimes(
         fields.Nested,
@@ -244,18 +249,20 @@ class Progress(Strict):
     )
     indexBuilding = sometimes(
         fields.Nested,
-        "The progress of the index builds after the copy; absent before the end of the copy, from the cut-over on, and "
-        "if buildIndexes does not delay the builds until after the copy.",
+        "The progress of the index builds after the copy; only during these builds and change event application, and "
+        "only if buildIndexes delays the builds until after the copy. During the builds, only the coordinator counts "
+        "what is built.",
         _IndexBuilding,
     )
     verification = sometimes(
         fields.Nested,
-        "The progress of the verification; absent if it is disabled.",
+        "The progress of the verification; absent before the start, and if the verification is disabled.",
         _VerificationProgress,
     )
     repairs = sometimes(
         fields.Nested,
-        "The repairs of differences between the clusters; absent before the first repair.",
+        "The repairs of differences between the clusters; absent before the first repair. Only the coordinator counts "
+        "the repaired differences.",
         _Repairs,
     )
     usersAndRoles = sometimes(
@@ -274,7 +281,11 @@ class Progress(Strict):
         Role,
         by_value=True,
     )
-    lease = sometimes(fields.Nested, "The lease of the active daemon; only with --standby.", _Lease)
+    lease = sometimes(
+        fields.Nested,
+        "The lease of the active daemon; only with --standby, and absent while none is known.",
+        _Lease,
+    )
     desiredState = sometimes(
         fields.Enum,
         "The state to which this daemon brings the sync; only with --desiredState.",

@@ -23,7 +23,7 @@ class Sync:
     """The state of a sync at one moment, as one process knows it."""
 
     state: State
-    # None if no sync was started.
+    # None if this process has no sync.
     record: RunRecord | None
     snapshot: ProgressSnapshot
     can_commit: bool
@@ -80,8 +80,8 @@ def lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
 def write_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
     """Return the lag of inserts, updates and deletes, in seconds; None if it is unknown.
 
-    The lag is unknown until this process has read a change event. After that, it equals the overall lag, because all
-    events are in one change stream.
+    The lag is unknown until this process has read such a change event. After that, it equals the overall lag, because
+    all events are in one change stream.
     """
     return lag_seconds(record, snapshot) if snapshot.events_read else None
 
@@ -95,7 +95,7 @@ def definition_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int
 
 
 def total_bytes(snapshot: ProgressSnapshot) -> int | None:
-    """Return the estimated number of bytes to copy; None until the collections are listed.
+    """Return the estimated number of bytes to copy; None if unknown, as before the collections are listed.
 
     The result is never less than the number of bytes already copied.
     """
@@ -145,8 +145,8 @@ def ping_of(record: RunRecord, snapshot: ProgressSnapshot, source: bool) -> Ping
 def indexes_built(sync: Sync, collection: CollectionRecord) -> int | None:
     """Return the number of indexes of the collection that are built on the destination, except the index on `_id`.
 
-    Return 0 while the indexes are left out because one of them refuses a document. Return None while the indexes are
-    being created before the copy.
+    Indexes that only the commit can build count as built. Return 0 while the indexes are withheld, and None while they
+    are being created before the copy. During the index builds after the copy, only those count that this process built.
     """
     assert sync.record is not None
     if collection.withheld:

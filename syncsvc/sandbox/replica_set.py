@@ -134,7 +134,7 @@ class ReplicaSet:
         return MongoClient(self.root_uri, **options)
 
     def primary(self) -> Mongod:
-        """Return the primary. Wait until one is elected; raise SandboxError after two minutes."""
+        """Return the primary. Wait until one is elected; raise SandboxError if that takes too long."""
         return _wait_for(self._find_primary, f"the replica set {self.name} to have a primary")
 
     def step_down(self) -> Mongod:

@@ -34,8 +34,9 @@ def read_newest(client: Client, database: str, collection: str, key: str) -> dic
 
 
 def newest_time(run: Callable[[dict[str, Any]], dict[str, Any]], collection: str) -> Timestamp:
-    """Run a no-op update, and return a cluster time at or after every write acknowledged so far.
+    """Run a no-op update, and return a cluster time at or after every acknowledged write to an unsharded collection.
 
+    On a replica set, the time is also at or after every acknowledged write to other collections.
     `run` runs a command with write concern majority on the database of the collection, and returns the reply. Raises
     the errors of `run`, and NotPrimaryError if a newly elected primary does not know the cluster time yet.
     """

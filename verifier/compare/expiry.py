@@ -51,8 +51,8 @@ def note_on_clocks(source: datetime, destination: datetime) -> str | None:
     direction = "ahead of" if destination > source else "behind"
     return (
         f"The clock of the destination is more than {_MOST_APART.seconds} seconds {direction} the clock of the source. "
-        "The check used the source's clock to decide which documents have expired. A document that expired only by "
-        "the destination's clock, and was deleted on the destination, may be reported as missing. Synchronize the "
+        "The check used the source's clock to decide which documents have expired. If the destination's clock is "
+        "ahead, a document that the destination has deleted as expired may be reported as missing. Synchronize the "
         "clocks (NTP)."
     )
 

@@ -98,8 +98,8 @@ class Protection:
 
     The owner must call `reload_if_needed` repeatedly: it reads the files again when necessary.
 
-    Raises OperationError if a file cannot be used. Create this object in the main thread, to which Python delivers
-    signals.
+    Raises OperationError if the tokens or the certificate cannot be used. Create this object in the main thread, to
+    which Python delivers signals.
     """
 
     def __init__(self, options: ProtectionOptions, *others: Reloadable) -> None:
@@ -153,8 +153,8 @@ def _reload(files: Iterable[Reloadable]) -> None:
         except OperationError as error:
             _log.error(
                 "Could not reload a file with tokens, a certificate or a secret; the process keeps using the former "
-                "content. Correct the file. A certificate is then reloaded within seconds; for tokens and secrets, "
-                "send SIGHUP.",
+                "content. Correct the file. A certificate or connection string is then used within seconds; for tokens "
+                "and other secrets, send SIGHUP.",
                 extra={"file": each.name, "error": f"{error.kind.name}: {error}"},
             )
 

@@ -3,8 +3,8 @@
 Log tools for mongosync expect exactly these messages and fields: `Received request` with `uri`, `method`, `body`,
 `clientIP` and `traceID`; `sent response` with `status`, `body`, `traceID` and `latency`.
 
-With the verbosity DEBUG, all requests are logged. Otherwise, successful queries of the operator's page are not logged,
-and other successful queries at most once in 30 seconds for each endpoint.
+With the verbosity DEBUG, all requests are logged. Otherwise, successful queries for the operator's page, its files and
+the overview that it polls are not logged, and other successful queries at most once in 30 seconds for each endpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flask import Flask, Response, g, request
 # the log.
 _MOST_SHOWN = 4096
 
-# The page, its files, and the answers that only the page polls.
+# The operator's page, its files, and the overview, which the page polls every few seconds.
 _OF_PAGE = re.compile(r"/|/page/.*|/api/v1/overview(/.*)?")
 
 # The minimum time between two logged requests of the same successful query, in seconds.

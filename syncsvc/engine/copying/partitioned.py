@@ -124,7 +124,7 @@ def _ranges(
 
 def _bytes_a_range(context: RunContext, total: int) -> int:
     """Return the size in bytes of the ranges of a collection of `total` bytes; at most half of `total`."""
-    # A single range would be read in natural order.
+    # On a replica set, a single range would be read in natural order.
     most = min(context.tuning.partition_bytes, total // 2)
     return range_bytes(total, context.threads.readers, most)
 

@@ -26,7 +26,7 @@ def confirmed_together(context: RunContext, change: Callable[[], None], stop: St
 
     The commands of `change` wait only for the primary (write concern 1). If another member becomes primary before all
     effects are confirmed, `change` runs again, so it must be idempotent. The destination must be a replica set. Raises
-    the errors of `change`, OperationError Superseded, the driver's errors that are not temporary, and `Cancelled`.
+    the errors of `change`, OperationError (for example Superseded), the driver's errors, and `Cancelled`.
     """
 
     def election() -> object:
@@ -51,7 +51,8 @@ def confirmed_together(context: RunContext, change: Callable[[], None], stop: St
 def newest_destination_time(context: RunContext, stop: StopToken) -> Timestamp:
     """Return a cluster time of the destination that is not earlier than any write acknowledged so far.
 
-    Waits until a majority of the members confirms a no-op update. Raises OperationError Superseded, the driver's errors
+    Exception: on a sharded cluster, other shards than that of the no-op update may have acknowledged later writes.
+    Waits until a majority of the members confirms the update. Raises OperationError Superseded, the driver's errors
     that are not temporary, and `Cancelled`.
     """
     run = partial(context.destination_writer.run, context.metadata.name)

@@ -2,10 +2,11 @@
 
 A document may reach the destination in a state from before an index was created or after it was dropped, and an index
 may be built over documents that were read at different times. So an index can refuse a document that it never had to
-index on the source (parallel arrays, unknown languages, invalid geometries). Then all indexes of the collection are
-withheld: dropped, and built again when all events from the time of the copy are applied. If several instances share the
-sync, or an index still refuses a document then or refuses one later, the indexes are built during the commit, when the
-documents equal those of the source. If an index refuses a document even then, the sync fails.
+index on the source (parallel arrays, unknown languages, invalid geometries). Then all indexes of the collection, except
+one that supports its shard key, are withheld: dropped, and built again when all events from the time of the copy are
+applied. If several instances share the sync, or an index still refuses a document then or refuses one later, the
+indexes are built during the commit, when the documents equal those of the source. If an index refuses a document even
+then, the sync fails.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def withhold(
             definition = changed or record.definition
             record = context.registry.change(record, definition=definition, withheld=True)
             _log.warning(
-                "The indexes of a collection are withheld from the destination, because one of them refuses a "
-                "document. You need not do anything: the indexes are built later, at the latest during the commit.",
+                "The indexes of a collection are withheld from the destination, because it refused a document or an "
+                "index. You need not do anything: the indexes are built later, at the latest during the commit.",
                 extra={"namespace": str(record.namespace), "reason": reason},
             )
             warn_of_withheld(context)
@@ -73,7 +74,7 @@ def build_indexes(
     stop: StopToken,
     changed: CollectionSpec | None = None,
 ) -> None:
-    """Build the indexes of a collection; if the destination refuses one of them, withhold all of them (see `withhold`).
+    """Build the indexes of a collection unless they are withheld; if one of them is refused, `withhold` all of them.
 
     The indexes are those of `changed`, a new definition not saved yet, or of the saved definition if it is None.
     Raises OperationError DefinitionNotApplicable if an index is refused and nothing can be withheld, because that
@@ -161,10 +162,10 @@ def warn_of_withheld(context: RunContext) -> None:
         return
     context.progress.warn(
         WarningKind.INDEXES_WITHHELD,
-        f"The indexes of {', '.join(names)} are withheld from the destination for now. The index definitions and the "
-        "documents were read at different times, so an index refuses a document. You need not do anything: these "
-        "indexes are built when all changes from the time of the copy are applied or, if that is not possible, during "
-        "the commit, which then takes longer.",
+        f"The indexes of {', '.join(names)} are withheld from the destination for now, because a document or an index "
+        "was refused. This is normal if the documents and the index definitions were read at different times. You need "
+        "not do anything: these indexes are built when all changes from the time of the copy are applied or, if that "
+        "is not possible, during the commit, which then takes longer.",
     )
 
 

@@ -1,7 +1,7 @@
 """Reads documents again from the source, and writes them to the destination.
 
-This is done for repairs, and if change events cannot be applied. It is always safe: a document that is read may be
-newer than the event, but applying the later events of the document to it leads to the same final state.
+This is done for repairs, and if change events are not enough or are refused. It is always safe: a read document may be
+newer than the event, but applying its later events to it leads to the same final state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UNKNOWN_SIZE = 16 << 10
 class Rereading:
     """Reads documents again from the source and writes them, in one of the threads that apply change events.
 
-    `budget` limits the total size, in bytes, of the documents that all these threads read again at the same time.
+    `budget` limits the estimated size, in bytes, of the documents that all these threads read again at the same time.
     """
 
     def __init__(self, context: RunContext, budget: Budget, stop: StopToken) -> None:
@@ -48,8 +48,8 @@ class Rereading:
 
         Documents that the source no longer has, or that the document filter does not select, are deleted. Each key is a
         document with an `_id`; its other fields are ignored. Keys may repeat. `newest` is a cluster time of the source.
-        Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed, and DestinationNamespaceExists
-        if the destination's collection proves to be foreign.
+        Raises OperationError EventNotApplicable, DuplicateIds, DocumentFilterFailed, DefinitionNotApplicable, and (if
+        the destination's collection proves to be foreign) DestinationNamespaceExists. Also raises the driver's errors.
         """
         if not keys:
             return
@@ -101,7 +101,7 @@ class _Source:
                     yield [Outcome(id_only(each), deleted=True) for each in others]
                 yield [*map(whole, page)]
         except CollectionGone:
-            # The drop event of the collection comes later, and removes these documents.
+            # The source has dropped the collection, or renamed it (before 6.0). The event about that comes later.
             pass
         if not record.definition.collated:
             yield [Outcome(key, deleted=True) for key in missing.values()]

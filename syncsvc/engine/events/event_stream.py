@@ -39,7 +39,7 @@ def event_stream(context: RunContext, stop: StopToken) -> ChangeStream:
 def _offers_raw_diffs(context: RunContext) -> bool:
     """Return whether the source reports the oplog's own diffs, and the destination applies them.
 
-    The test may write a document into the metadata database.
+    The test may write a document on the destination, into a database with the name of the metadata database.
     """
     if not context.source_facts.offers(RAW_UPDATES):
         return False
