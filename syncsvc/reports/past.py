@@ -54,7 +54,8 @@ class Commit:
 
     `writable` is the time from which users could write to the destination. `committed` is the time at which the commit
     was complete. Each is None until then. `withdrawn` is how often the cut-over was undone: because users wrote or may
-    have written to the source, or because the sync was resumed after a failure in the cut-over. `sender` is None if the
+    have written to the source, or because the sync was resumed after a failure in the cut-over. `resumed` is whether a
+    resume has withdrawn the whole commit after a failure, so that it must be requested again. `sender` is None if the
     sender is not known.
     """
 
@@ -65,6 +66,7 @@ class Commit:
     writable: float | None = None
     committed: float | None = None
     withdrawn: int = 0
+    resumed: bool = False
 
     @property
     def downtime(self) -> float | None:
@@ -150,7 +152,11 @@ def _after(commit: Commit, entry: Entry) -> Commit:
         return replace(commit, outcome=Outcome.RUNNING)
     if entry.text == State.FAILED.value:
         return replace(commit, outcome=Outcome.FAILED)
-    return replace(commit, outcome=Outcome.RESET) if entry.text == State.RESETTING.value else commit
+    if entry.text == State.RUNNING.value:
+        return replace(commit, resumed=True)
+    if entry.text == State.RESETTING.value and not commit.resumed:
+        return replace(commit, outcome=Outcome.RESET)
+    return commit
 
 
 def _direction_at(journal: Journal, at: float) -> int:

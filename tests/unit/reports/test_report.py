@@ -155,6 +155,17 @@ def test_a_commit_that_a_reset_ends() -> None:
     assert [each.outcome for each in commits(journal)] == [Outcome.RESET]
 
 
+def test_a_reset_does_not_give_up_a_commit_that_a_resume_has_withdrawn() -> None:
+    states = (State.COMMITTING, State.FAILED, State.RUNNING)
+    entries = (command(1.0, "commit"), *(state(2.0, each) for each in states))
+    withdrawn = Entry(Kind.WITHDRAWN, 2.0)
+    journal = Journal(entries=(*entries, withdrawn, state(3.0, State.RESETTING)))
+    (found,) = commits(journal)
+    assert (found.outcome, found.withdrawn) == (Outcome.FAILED, 1)
+    failed = Journal(entries=(*entries[:-1], state(3.0, State.RESETTING)))
+    assert [each.outcome for each in commits(failed)] == [Outcome.RESET]
+
+
 def test_a_reversed_sync_keeps_its_first_commit() -> None:
     reversing = replace(COMMITTED, state=State.REVERSING, phase=Phase.REVERSING, reversals=1)
     journal = with_changes(COMMITTED, replace(reversing, journal=JOURNAL), 500.0)
