@@ -17,7 +17,7 @@ from syncsvc.reports.namespaces import renamed_to
 from syncsvc.reports.past import Commit, PhaseSpan, commits, phase_spans, timeline
 from syncsvc.reports.sync import Sync
 from syncsvc.reports.verification_answer import mismatches_of, namespace_compared
-from syncsvc.saved.evidence import MOST_LISTED, Evidence
+from syncsvc.saved.evidence import MOST_LISTED, MOST_VIEWS, Evidence
 from syncsvc.saved.journal import Counts, Direction, Kind, Sender, Site, Verified, Warned
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord
@@ -514,6 +514,8 @@ def _not_known(subject: Subject) -> Iterator[str]:
         )
     if len(subject.sync.collections) > MOST_NAMESPACES:
         yield f"Only the first {MOST_NAMESPACES:,} collections are listed."
+    if len(evidence.views) == MOST_VIEWS:
+        yield f"At most {MOST_VIEWS:,} views are listed and counted."
     if _is_cut(evidence):
         yield f"At most {MOST_LISTED} differences and {MOST_LISTED} repaired differences are listed."
 

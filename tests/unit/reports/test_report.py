@@ -15,7 +15,7 @@ from syncsvc.reports.past import Outcome, commits, idle_spans, phase_spans
 from syncsvc.reports.rendering import PAGE
 from syncsvc.reports.report import Subject, report
 from syncsvc.reports.report_schemas import ReportAnswer
-from syncsvc.saved.evidence import Evidence
+from syncsvc.saved.evidence import MOST_VIEWS, Evidence
 from syncsvc.saved.journal import (
     Counts,
     Entry,
@@ -278,3 +278,11 @@ def test_a_collection_without_a_shard_key_is_unsharded(
     found = replace(found, sync=known(COMMITTED, ProgressSnapshot(), collections=(listed,)))
     (collection,) = report(found)["namespaces"]["collections"]
     assert collection["sharded"] is sharded
+
+
+def test_missing_views_are_named() -> None:
+    views = tuple(f"d.v{number}" for number in range(MOST_VIEWS))
+    cut = report(subject(COMMITTED, Evidence(views=views)))["notKnown"]
+    assert "At most 10,000 views are listed and counted." in cut
+    whole = report(subject(COMMITTED, Evidence(views=views[1:])))["notKnown"]
+    assert not any("views" in each for each in whole)
