@@ -121,12 +121,17 @@ def phase_spans(record: RunRecord, now: float) -> list[PhaseSpan]:
     return spans
 
 
-def commits(journal: Journal) -> list[Commit]:
-    """Return the requested commits that the journal contains, the oldest first."""
+def commits(record: RunRecord) -> list[Commit]:
+    """Return the requested commits that the journal of a run record contains, the oldest first."""
     found: list[Commit] = []
-    for entry in journal.entries:
+    # The journal may have lost the oldest commands, so count the reversals backwards from the newest.
+    entries = record.journal.entries
+    direction = record.reversals - sum(map(_reverses, entries))
+    for entry in entries:
         if entry.what is Kind.COMMAND and entry.text == "commit":
-            found.append(Commit(entry.at, entry.sender, _direction_at(journal, entry.at)))
+            found.append(Commit(entry.at, entry.sender, direction))
+        elif _reverses(entry):
+            direction += 1
         elif found:
             found[-1] = _after(found[-1], entry)
     return found
@@ -159,8 +164,8 @@ def _after(commit: Commit, entry: Entry) -> Commit:
     return commit
 
 
-def _direction_at(journal: Journal, at: float) -> int:
-    return sum(each.ended <= at for each in journal.directions)
+def _reverses(entry: Entry) -> bool:
+    return entry.what is Kind.COMMAND and entry.text == "reverse"
 
 
 @dataclass(frozen=True)

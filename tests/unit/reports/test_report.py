@@ -17,6 +17,7 @@ from syncsvc.reports.report import Subject, report
 from syncsvc.reports.report_schemas import ReportAnswer
 from syncsvc.saved.evidence import MOST_VIEWS, Evidence
 from syncsvc.saved.journal import (
+    MOST_DIRECTIONS,
     Counts,
     Entry,
     Journal,
@@ -152,7 +153,7 @@ def test_overlapping_idle_times_count_once() -> None:
 
 def test_a_commit_that_a_reset_ends() -> None:
     journal = Journal(entries=(command(1.0, "commit"), state(2.0, State.RESETTING)))
-    assert [each.outcome for each in commits(journal)] == [Outcome.RESET]
+    assert [each.outcome for each in commits(run_record(journal=journal))] == [Outcome.RESET]
 
 
 def test_a_reset_does_not_give_up_a_commit_that_a_resume_has_withdrawn() -> None:
@@ -160,15 +161,16 @@ def test_a_reset_does_not_give_up_a_commit_that_a_resume_has_withdrawn() -> None
     entries = (command(1.0, "commit"), *(state(2.0, each) for each in states))
     withdrawn = Entry(Kind.WITHDRAWN, 2.0)
     journal = Journal(entries=(*entries, withdrawn, state(3.0, State.RESETTING)))
-    (found,) = commits(journal)
+    (found,) = commits(run_record(journal=journal))
     assert (found.outcome, found.withdrawn) == (Outcome.FAILED, 1)
     failed = Journal(entries=(*entries[:-1], state(3.0, State.RESETTING)))
-    assert [each.outcome for each in commits(failed)] == [Outcome.RESET]
+    assert [each.outcome for each in commits(run_record(journal=failed))] == [Outcome.RESET]
 
 
 def test_a_reversed_sync_keeps_its_first_commit() -> None:
     reversing = replace(COMMITTED, state=State.REVERSING, phase=Phase.REVERSING, reversals=1)
-    journal = with_changes(COMMITTED, replace(reversing, journal=JOURNAL), 500.0)
+    asked = JOURNAL.with_entries(command(500.0, "reverse"))
+    journal = with_changes(COMMITTED, replace(reversing, journal=asked), 500.0)
     found = report(subject(replace(reversing, can_write=False, journal=journal)))
     assert ReportAnswer().validate({"success": True, "report": found}) == {}
     assert found["headline"]["text"].startswith("The sync was committed, and then reversed")
@@ -179,6 +181,25 @@ def test_a_reversed_sync_keeps_its_first_commit() -> None:
     assert found["commits"][1]["destination"] == "cluster1"
     assert found["verification"]["outcome"] == "not started"
     assert (found["sync"]["source"], found["sync"]["destination"]) == ("cluster1", "cluster0")
+
+
+def test_the_directions_stay_right_after_many_reversals() -> None:
+    """Reverse a sync more often than the journal keeps directions: the report must not mix up the clusters."""
+    record = run_record(journal=Journal())
+    for number in range(MOST_DIRECTIONS + 4):
+        at = 10.0 * number
+        journal = record.journal.with_entries(command(at, "commit"), command(at + 1, "reverse"))
+        counts = Counts(record.journal.counts.events + 100 + number)
+        changed = replace(record, reversals=number + 1, journal=replace(journal, counts=counts))
+        before = replace(record, journal=changed.journal)
+        record = replace(changed, journal=with_changes(before, changed, at + 1))
+    reversals = record.reversals
+    found = report(subject(record))
+    sources = [each["source"] for each in found["commits"]]
+    assert sources == [f"cluster{number % 2}" for number in range(reversals)]
+    assert [each["source"] for each in found["directions"]] == sources[-20:]
+    events = [each["eventsApplied"] for each in found["directions"]]
+    assert events == [100 + number for number in range(reversals - 20, reversals)]
 
 
 def test_all_instances_are_reported() -> None:
