@@ -153,10 +153,11 @@ def _preflight(api: Client, progress: Document, start: Document) -> Iterator[Che
     if not found["violations"]:
         text = "All checks of the preflight permit a start."
         yield Check("preflight", OK, text)
-    yield _oplog(found["estimates"])
+    yield _oplog(found["estimates"], start.get("eventSpool") != "never")
 
 
-def _oplog(estimates: Document) -> Check:
+def _oplog(estimates: Document, spooled: bool) -> Check:
+    """Judge the length of the oplog. `spooled` says whether the event spool may save changes on the destination."""
     window, copy = estimates["oplogWindowSeconds"], estimates["copySeconds"]
     if window is None:
         text = "It is unknown for how long the oplog of the source keeps changes: see the warnings of the preflight."
@@ -168,9 +169,15 @@ def _oplog(estimates: Document) -> Check:
         return Check(
             "oplog", OK, f"{keeps}, which is enough for the copy (about {duration(copy)})."
         )
+    short = f"{keeps}, but the copy takes about {duration(copy)}."
+    if spooled:
+        return Check(
+            "oplog",
+            OK,
+            f"{short} If necessary, the event spool saves the changes on the destination.",
+        )
     return Check(
         "oplog",
         WARNING,
-        f"{keeps}, but the copy takes about {duration(copy)}. The event spool saves the changes on the destination, "
-        "unless eventSpool is never: then enlarge the oplog before the start (replSetResizeOplog).",
+        f"{short} Set eventSpool to auto, or enlarge the oplog before the start (replSetResizeOplog).",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from bson.timestamp import Timestamp
 
@@ -284,6 +284,7 @@ class Coordinator(Phases):
                 and self._definitions.unchanged
                 and not self._shard_keys.resharded
             )
+            self._context.progress.set(hindrances=tuple(self._hindrances(application)))
             self._publish_caught_up(caught_up and ready)
             stop.sleep(POLL)
         self._done("commit saved")
@@ -304,6 +305,19 @@ class Coordinator(Phases):
             return False
         # Use the records that `Instances.watch` has read: this method may run many times a second for weeks.
         return self._context.instances.all_held(is_near(application.passed, copy_end))
+
+    def _hindrances(self, application: Application) -> Iterator[str]:
+        """Yield the reasons why a commit is not possible that no other figure of the progress shows, as sentences."""
+        warnings = self._context.progress.snapshot.warnings
+        if not application.has_tried_withheld and WarningKind.INDEXES_WITHHELD in warnings:
+            yield "The indexes that were withheld from the destination during the copy are not built yet."
+        if self._shard_keys.resharded:
+            yield "Collections that were resharded or moved on the source are being copied again."
+        listing = self._definitions.listing
+        if listing is not None:
+            yield f"Changed definitions are not applied to the destination yet: {some_of(listing.collections)}."
+        elif not self._definitions.unchanged and WarningKind.DEFINITIONS_CHANGED not in warnings:
+            yield "The definitions on the source have not been compared again since the copy."
 
     def _publish_caught_up(self, caught_up: bool) -> None:
         self._context.progress.set(caught_up=caught_up)

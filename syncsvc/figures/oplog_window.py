@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from bson.timestamp import Timestamp
 
-from syncsvc.figures.headroom import is_short
+from syncsvc.figures.headroom import SAFE_AGAIN, SHORT, is_short
 from syncsvc.figures.trends import in_words
 from syncsvc.source.oplog import Oplog
 from verifier.cluster.times import seconds_between
@@ -106,14 +106,14 @@ def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
     """Return the reason why the oplog is too short for the sync, as the end of a warning; None if it is long enough.
 
     `left` is the time until the oplog drops entries that the sync needs, and `copy_left` the remaining time of the copy
-    (None if unknown), in seconds. `warned` is whether the warning is already active. The limit for `left`
-    is then higher, so that the warning does not flap; the comparison with `copy_left` has no such margin.
+    (None if unknown), in seconds. `warned` is whether the warning is already active. If so, `left` must be longer by a
+    margin before the warning ends, so that the warning does not flap.
     """
     if is_short(left, warned):
         return f"at the current write rate, in {in_words(left)} the oplog begins to drop entries that this sync needs."
-    if copy_left is not None and copy_left > left:
+    if copy_left is not None and left < copy_left * (SAFE_AGAIN / SHORT if warned else 1):
         return (
             f"at the current write rate, in {in_words(left)} the oplog begins to drop entries that this sync needs, "
-            f"which is before the copy ends (in {in_words(copy_left)})."
+            f"but the copy ends in {in_words(copy_left)}."
         )
     return None

@@ -158,6 +158,8 @@ class ProgressSnapshot:
     adopted_until: Timestamp | None = None
     # Whether the lag, the indexes, the definitions and the verification allow a commit.
     caught_up: bool = False
+    # The reasons why a commit is not possible that no other figure shows, as sentences.
+    hindrances: tuple[str, ...] = ()
     # For how long the oplog of the source will hold the entries that the sync needs.
     oplog_seconds_left: float | None = None
     # The texts of the active warnings.
@@ -233,7 +235,7 @@ class Progress:
             self._snapshot = replace(self._snapshot, pings=pings)
 
     def forget_pace(self) -> None:
-        """Mark the lag, the oplog estimate and `adopted_until` as unknown, and the sync as not caught up.
+        """Mark the lag, the oplog estimate, `adopted_until` and `hindrances` as unknown, and the sync as not caught up.
 
         Call this when a new engine begins, because these figures belong to the previous engine.
         """
@@ -241,6 +243,7 @@ class Progress:
             lag_seconds=None,
             lags=(),
             caught_up=False,
+            hindrances=(),
             oplog_seconds_left=None,
             adopted_until=None,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from syncsvc.desired import Goal
-from syncsvc.figures.progress import MOST_LAG, MOST_RECHECK_LAG, WarningKind
+from syncsvc.figures.progress import MOST_LAG, MOST_RECHECK_LAG, OtherInstance, WarningKind
 from syncsvc.options import CLUSTERS
 from syncsvc.principals.comparison import described
 from syncsvc.reports.durations import about
@@ -55,7 +55,7 @@ _WITHOUT_RUNNING = {
     State.RESETTING: "The sync is being reset.",
 }
 # Shown if no reason is known why a commit is not possible. Usually canCommit is not determined yet, which happens a few
-# times per second. Some reasons are not known here, such as a long build of withheld indexes.
+# times per second.
 _SOON = "The sync has not determined yet that a commit is possible."
 
 
@@ -95,16 +95,27 @@ def _while_applying(sync: Sync, record: RunRecord) -> Iterator[str]:
             "because MongoDB before 6.0 does not report such changes. Undo the change on the source: a warning in the "
             "progress names it."
         )
+    yield from snapshot.hindrances
     for other in snapshot.others:
-        if other.state is not State.RUNNING or other.phase is not Phase.APPLYING:
-            yield (
-                f"A commit must wait for the instance {other.name}: its state is {other.state.value}, its phase is "
-                f"{other.phase.value}."
-            )
+        if reason := _awaited(record, other):
+            yield f"A commit must wait for the instance {other.name}: {reason}."
     if not record.coordinates:
         yield f"The coordinator {record.coordinator} has not reported that a commit is possible."
     elif record.options.verification:
         yield from _unverified(snapshot.check)
+
+
+def _awaited(record: RunRecord, other: OtherInstance) -> str | None:
+    """Return why a commit must wait for another instance, as a clause; None if no reason is known."""
+    if other.state is not State.RUNNING or other.phase is not Phase.APPLYING:
+        return f"its state is {other.state.value}, its phase is {other.phase.value}"
+    copy_end, own, applied = record.copy_end, record.position, other.applied_until
+    if applied is None or (copy_end is not None and applied < copy_end.time):
+        return "it has not applied all changes made during the copy yet"
+    behind = 0 if own is None else own.time.time - applied
+    if behind > MOST_LAG:
+        return f"it is {about(behind)} behind this instance; a commit allows at most {MOST_LAG} seconds"
+    return None
 
 
 def _unverified(check: CheckProgress | None) -> Iterator[str]:

@@ -54,7 +54,8 @@ class Commit:
 
     `writable` is the time from which users could write to the destination. `committed` is the time at which the commit
     was complete. Each is None until then. `withdrawn` is how often the cut-over was undone: because users wrote or may
-    have written to the source, or because the sync was resumed after a failure in the cut-over. `sender` is None if the
+    have written to the source, or because the sync was resumed after a failure in the cut-over. `resumed` is whether a
+    resume has withdrawn the whole commit after a failure, so that it must be requested again. `sender` is None if the
     sender is not known.
     """
 
@@ -65,6 +66,7 @@ class Commit:
     writable: float | None = None
     committed: float | None = None
     withdrawn: int = 0
+    resumed: bool = False
 
     @property
     def downtime(self) -> float | None:
@@ -119,12 +121,17 @@ def phase_spans(record: RunRecord, now: float) -> list[PhaseSpan]:
     return spans
 
 
-def commits(journal: Journal) -> list[Commit]:
-    """Return the requested commits that the journal contains, the oldest first."""
+def commits(record: RunRecord) -> list[Commit]:
+    """Return the requested commits that the journal of a run record contains, the oldest first."""
     found: list[Commit] = []
-    for entry in journal.entries:
+    # The journal may have lost the oldest commands, so count the reversals backwards from the newest.
+    entries = record.journal.entries
+    direction = record.reversals - sum(map(_reverses, entries))
+    for entry in entries:
         if entry.what is Kind.COMMAND and entry.text == "commit":
-            found.append(Commit(entry.at, entry.sender, _direction_at(journal, entry.at)))
+            found.append(Commit(entry.at, entry.sender, direction))
+        elif _reverses(entry):
+            direction += 1
         elif found:
             found[-1] = _after(found[-1], entry)
     return found
@@ -150,11 +157,15 @@ def _after(commit: Commit, entry: Entry) -> Commit:
         return replace(commit, outcome=Outcome.RUNNING)
     if entry.text == State.FAILED.value:
         return replace(commit, outcome=Outcome.FAILED)
-    return replace(commit, outcome=Outcome.RESET) if entry.text == State.RESETTING.value else commit
+    if entry.text == State.RUNNING.value:
+        return replace(commit, resumed=True)
+    if entry.text == State.RESETTING.value and not commit.resumed:
+        return replace(commit, outcome=Outcome.RESET)
+    return commit
 
 
-def _direction_at(journal: Journal, at: float) -> int:
-    return sum(each.ended <= at for each in journal.directions)
+def _reverses(entry: Entry) -> bool:
+    return entry.what is Kind.COMMAND and entry.text == "reverse"
 
 
 @dataclass(frozen=True)

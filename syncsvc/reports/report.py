@@ -17,8 +17,8 @@ from syncsvc.reports.namespaces import renamed_to
 from syncsvc.reports.past import Commit, PhaseSpan, commits, phase_spans, timeline
 from syncsvc.reports.sync import Sync
 from syncsvc.reports.verification_answer import mismatches_of, namespace_compared
-from syncsvc.saved.evidence import MOST_LISTED, Evidence
-from syncsvc.saved.journal import Counts, Direction, Kind, Sender, Site, Verified, Warned
+from syncsvc.saved.evidence import MOST_LISTED, MOST_VIEWS, Evidence
+from syncsvc.saved.journal import MOST_DIRECTIONS, Counts, Kind, Sender, Site, Verified, Warned
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord
 from syncsvc.saved.stored import StoredOptions
@@ -29,6 +29,7 @@ from verifier.compare.record import CheckRecord
 from verifier.page.report_page import COUNTED, PROXIES, UNKNOWN_CALLERS, Level, moment, rate
 
 MOST_NAMESPACES = 10_000
+_MOST_DIRECTIONS = MOST_DIRECTIONS - 1
 _METHOD = (
     "Every selected document is read on both clusters, in ranges of _id, and compared byte by byte, including the "
     "order of its fields.",
@@ -86,7 +87,7 @@ class Subject:
 def report(subject: Subject) -> dict[str, Any]:
     """Return the field `report` of the answer to `GET /api/v1/report`."""
     leader = subject.leader
-    spans, asked = phase_spans(leader, subject.now), commits(leader.journal)
+    spans, asked = phase_spans(leader, subject.now), commits(leader)
     verification = _verification(subject)
     level, text = _headline(subject, verification)
     return {
@@ -290,8 +291,13 @@ def _sent(sender: Sender | None) -> dict[str, str | None]:
 
 
 def _directions(subject: Subject) -> Iterator[dict[str, Any]]:
-    """Yield the earlier directions of the sync, each of which ended with a reversal; the oldest first."""
-    for number, direction in enumerate(subject.leader.journal.directions):
+    """Yield the earlier directions of the sync, each of which ended with a reversal; the oldest first.
+
+    Yield at most the last `_MOST_DIRECTIONS` directions: to count the events of one, the previous one must be known.
+    """
+    record = subject.leader
+    directions = record.journal.directions[-_MOST_DIRECTIONS:]
+    for number, direction in enumerate(directions, record.reversals - len(directions)):
         verified = direction.verified
         yield {
             "source": direction.source,
@@ -311,16 +317,18 @@ def _counts_of(subject: Subject, number: int) -> Counts:
     """
     return reduce(
         Counts.plus,
-        (_in_direction(each.journal.directions, number) for each in subject.records),
+        (_in_direction(each, number) for each in subject.records),
         Counts(),
     )
 
 
-def _in_direction(directions: tuple[Direction, ...], number: int) -> Counts:
-    if number >= len(directions):
+def _in_direction(record: RunRecord, number: int) -> Counts:
+    directions = record.journal.directions
+    index = number - (record.reversals - len(directions))
+    if not 0 <= index < len(directions):
         return Counts()
-    earlier = directions[number - 1].counts if number else Counts()
-    return directions[number].counts.since(earlier)
+    earlier = directions[index - 1].counts if index else Counts()
+    return directions[index].counts.since(earlier)
 
 
 class _Result(Enum):
@@ -514,6 +522,8 @@ def _not_known(subject: Subject) -> Iterator[str]:
         )
     if len(subject.sync.collections) > MOST_NAMESPACES:
         yield f"Only the first {MOST_NAMESPACES:,} collections are listed."
+    if len(evidence.views) == MOST_VIEWS:
+        yield f"At most {MOST_VIEWS:,} views are listed and counted."
     if _is_cut(evidence):
         yield f"At most {MOST_LISTED} differences and {MOST_LISTED} repaired differences are listed."
 

@@ -147,12 +147,14 @@ class Assembly:
         """Return the source and the destination with their current facts, because servers may have been upgraded.
 
         During a reset, the source keeps its earlier facts: a reset must not depend on a source that is gone for good.
+        Otherwise, log a warning if the version of a cluster has changed since the sync was started.
         """
         record, clusters = self._store.record, self._process.clusters
-        source, destination = clusters[record.source], clusters[record.destination]
-        if not self._resets:
-            source = read(partial(refreshed, source), stop)
-        destination = read(partial(refreshed, destination), stop)
+        source = clusters[record.source]
+        destination = read(partial(refreshed, clusters[record.destination]), stop)
+        if self._resets:
+            return source, destination
+        source = read(partial(refreshed, source), stop)
         for name, before, now in new_versions(record.journal.sites, (source, destination)):
             _log.warning(
                 "The version of a cluster has changed since the sync was started. This process uses the features of "

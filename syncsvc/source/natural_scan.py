@@ -9,7 +9,7 @@ the token is still valid, the collection is copied again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,15 +112,23 @@ def _starts(local: Database[dict[str, Any]], hello: Mapping[str, Any]) -> list[s
 
 
 class NaturalScan:
-    """One pass over a collection in natural order, from its beginning or from a resume point. It follows renames."""
+    """One pass over a collection in natural order, from its beginning or from a resume point. It follows renames.
+
+    The scan calls `at_beginning` each time before it reads the first page of the collection.
+    """
 
     def __init__(
-        self, scanned: ScannedCollection, resume_point: ResumePoint | None, stop: StopToken
+        self,
+        scanned: ScannedCollection,
+        resume_point: ResumePoint | None,
+        stop: StopToken,
+        at_beginning: Callable[[], None] = lambda: None,
     ) -> None:
         self._scanned = scanned
         self._namespace = scanned.namespace
         self._resume_point = resume_point
         self._stop = stop
+        self._at_beginning = at_beginning
         self._origin: Origin | None = None
         self._settled = False
         self._pin = Pin()
@@ -177,6 +185,8 @@ class NaturalScan:
             find["$_requestResumeToken"] = True
         if self._resume_point is not None and self._resume_point.token["$recordId"] is not None:
             find["$_resumeAfter"] = self._resume_point.token
+        else:
+            self._at_beginning()
         return self._scanned.open(self._namespace, self._pin, **find)
 
     def _classify(self, error: BaseException) -> Temporary | None:

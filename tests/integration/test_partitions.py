@@ -330,6 +330,27 @@ def test_a_copy_of_an_earlier_version_continues_in_natural_order(
     pair.assert_equal()
 
 
+def test_a_copy_that_begins_again_counts_each_document_once(pair: Pair, orderly: Daemon) -> None:
+    """Delete the record at the resume point of a killed copy: the copy must begin again, also with its figures."""
+    d = pair.source.client.d
+    d.c.insert_many({"_id": n, "pad": "p" * 5000} for n in range(4000))
+    orderly.kill_at(Point.COPY_SAVED, number=4)
+    orderly.post_unanswered("start", orderly.start_body())
+    orderly.wait_until_killed()
+    (saved,) = pair.destination.client[METADATA_DATABASE].partitions.find()
+    d.c.delete_many({})
+    d.c.insert_many({"_id": n, "pad": "p" * 5000} for n in range(2000))
+    with orderly.held_at(Point.PARTITION_COPIED):
+        orderly.run()
+        orderly.wait_until_reached(Point.PARTITION_COPIED)
+        assert saved["documents"] > 1000
+        # The page that the held thread has just saved is counted, too.
+        assert scrape(orderly)["mongosync_copied_documents"][()] == 2000
+    orderly.commit()
+    assert copied(pair) == {"c": 2000}
+    pair.assert_equal()
+
+
 def _as_of_an_earlier_version(pair: Pair) -> dict[str, Any]:
     """Convert the metadata of a copy to the format of an earlier version; return the only document of the registry."""
     client = pair.destination.client

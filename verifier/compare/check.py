@@ -216,9 +216,14 @@ class Check:
         `pairs` are the selected collections and views that exist. Without the error, users would mistake the verdict of
         an empty check for a verdict on their namespaces. For the same reason, add a note for each name that the request
         includes, or contains a query for, if this name is not among `pairs`.
+
+        A no-op once generation 0 is planned: an earlier process has made these checks, and collections may have been
+        dropped since then.
         """
-        request = self._store.record.request
-        scope = request.scope
+        record = self._store.record
+        if record.planned or record.generation:
+            return
+        request, scope = record.request, record.request.scope
         if scope.namespaces.include and not pairs:
             raise OperationError(
                 NOTHING_TO_COMPARE, "No collection or view of either cluster is selected."

@@ -144,14 +144,18 @@ class CheckReader:
         count = self._ask(definitions.estimated_document_count)
         return MismatchCounts(kinds, namespaces, count, sum(row["lasting"] for row in rows))
 
-    def _is_kept(self, generation: int) -> bool:
-        """Return whether the tasks and mismatches of this generation are still saved.
+    def _is_kept(self, generation: int, started: float) -> bool:
+        """Return whether the tasks and mismatches of a generation are still saved. `started` is when its check began.
 
         They are dropped when the check has moved on to later generations, perhaps in another process that has taken the
-        check over.
+        check over, and when a new check begins.
         """
-        saved = self._ask(lambda: self._database[CHECK].find_one(CHECK, {"generation": 1}))
-        return saved is not None and generation in kept_generations(saved["generation"])
+        fields = {"generation": 1, "started": 1}
+        saved = self._ask(lambda: self._database[CHECK].find_one(CHECK, fields))
+        # A new check has the same numbers of generations.
+        if saved is None or saved["started"] != started:
+            return False
+        return generation in kept_generations(saved["generation"])
 
     def _shown_generation(self) -> int:
         record = self.record
@@ -185,16 +189,18 @@ class CheckReader:
     ) -> Iterator[Document]:
         beyond = [] if after is None else [{"_id": {"$gt": read_page_token(after)}}]
         left = limit
+        started = self.record.started
         for row in self._find(self._name(what, generation), {"$and": [query, *beyond]}):
             if left == 0:
                 return
             yield row
             left = None if left is None else left - 1
         # If the collection was dropped meanwhile, the read ends early without an error: check that it still exists.
-        if not self._is_kept(generation):
+        if not self._is_kept(generation, started):
             raise OperationError(
                 MISMATCHES_REPLACED,
-                f"Generation {generation} of the check was replaced by a newer one while its mismatches were read.",
+                f"Generation {generation} of the check was replaced by a newer one, or by a new check, while its "
+                "mismatches were read.",
             )
 
     def _ask(self, call: Callable[[], T]) -> T:

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.copying.partition_copy import PartitionCopy
+from syncsvc.engine.copying.partition_copy import PartitionCopy, ReadPage
 from syncsvc.engine.copying.partitioned import ClaimedPartitions, settle, settle_often
 from syncsvc.engine.documents.overwriting import overwrite
 from syncsvc.engine.documents.translate import not_insertable, whole
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.document_writer import already_exists
-from syncsvc.engine.run.frontier import Entry
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DOCUMENT_NOT_COPIED
 from syncsvc.figures.durations import Operation, timed
@@ -44,7 +43,7 @@ class Batch(NamedTuple):
 
     copy: PartitionCopy
     # The page as registered by `PartitionCopy.enter`, to pass to `PartitionCopy.written`.
-    entry: Entry[Resume | None]
+    page: ReadPage
     documents: Block
 
 
@@ -146,7 +145,7 @@ class Copier:
     def _write(self, batch: Batch, stop: StopToken) -> None:
         for portion in self._context.pace.portions(batch.documents):
             self._write_portion(batch.copy.record, portion, stop)
-        batch.copy.written(batch.entry, batch.documents.count, len(batch.documents.raw))
+        batch.copy.written(batch.page, batch.documents.count, len(batch.documents.raw))
 
     def _write_portion(self, record: CollectionRecord, block: Block, stop: StopToken) -> None:
         progress, pace = self._context.progress, self._context.pace

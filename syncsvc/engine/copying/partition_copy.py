@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from time import monotonic
+from typing import NamedTuple
 
 from bson.timestamp import Timestamp
 from pymongo.read_preferences import ReadPreference
@@ -28,6 +29,13 @@ from verifier.cluster.rawcursor import first_page_size
 from verifier.runtime.tasks import StopToken
 
 Pages = Iterator[tuple[Block, Resume | None]]
+
+
+class ReadPage(NamedTuple):
+    """A page that was read and registered: its entry, and the number of the pass that read it."""
+
+    entry: Entry[Resume | None]
+    number: int
 
 
 class PartitionCopy:
@@ -53,10 +61,11 @@ class PartitionCopy:
         self._stop = stop
         self._duplicates = Duplicates(context, record, stop)
         self._lock = threading.Lock()  # guards the fields below
-        # Without a resume point, the partition is read from the beginning again.
-        begun = partition.resume_point is not None
-        self._copied = partition.copied if begun else 0
-        self._documents = partition.documents if begun else 0
+        # The number of the pass over the partition, and the amounts that this pass has copied. Passes are numbered,
+        # because pages of a pass can still be written after the next pass has begun.
+        self._pass = 0
+        self._copied = partition.copied
+        self._documents = partition.documents
         self._saved_at = monotonic()
         self._frontier: Frontier[Resume | None] = Frontier(partition.resume_point)
         self._all_read = False
@@ -75,6 +84,8 @@ class PartitionCopy:
             judging(self._context.document_filters, self.record.source_name),
             reading_by_name(self._context, self.record, self._stop),
         ):
+            if self._partition.resume_point is None:
+                self._begin_pass()
             yield from self._pages()
 
     def _pages(self) -> Pages:
@@ -92,6 +103,7 @@ class PartitionCopy:
             self._scanned,
             resume_point if isinstance(resume_point, ResumePoint) else None,
             self._stop,
+            self._begin_pass,
         )
         return ((page.block(), point) for page, point in scan.pages())
 
@@ -135,24 +147,37 @@ class PartitionCopy:
             options.copy_read_preference.value, options.copy_read_preference_tags
         )
 
-    def enter(self, resume_point: Resume | None) -> Entry[Resume | None]:
-        """Register a page that was read, and return the entry to pass to `written` once the page is written.
+    def _begin_pass(self) -> None:
+        """Begin to read the partition from its beginning: what earlier passes have copied no longer counts."""
+        with self._lock:
+            self._uncount(self._documents, self._copied)
+            self._copied = self._documents = 0
+            self._pass += 1
+
+    def _uncount(self, documents: int, size: int) -> None:
+        self._context.progress.add(copied_documents=-documents, copied_bytes=-size)
+
+    def enter(self, resume_point: Resume | None) -> ReadPage:
+        """Register a page that was read, and return the result to pass to `written` once the page is written.
 
         Pages must be registered in the order in which they are read. `resume_point` is the one that `pages`
         has yielded with the page.
         """
-        return self._frontier.enter(resume_point, 1)
+        return ReadPage(self._frontier.enter(resume_point, 1), self._pass)
 
-    def written(self, entry: Entry[Resume | None], documents: int, size: int) -> None:
+    def written(self, page: ReadPage, documents: int, size: int) -> None:
         """Record that a page is written to the destination; save the progress if a save is due.
 
-        The page contains `documents` documents, with a total of `size` bytes.
+        The page contains `documents` documents, with a total of `size` bytes, which the progress already counts.
         """
         with self._lock:
             # Finish the entry under the lock: a thread that sees the frontier drained must also see all counts.
-            self._frontier.finish(entry)
-            self._copied += size
-            self._documents += documents
+            self._frontier.finish(page.entry)
+            if page.number == self._pass:
+                self._copied += size
+                self._documents += documents
+            else:
+                self._uncount(documents, size)
             self._unsaved = True
         self._save_if_due()
 

@@ -1,7 +1,8 @@
-"""Tests how long the saved state of a check waits for a cluster that does not answer."""
+"""Tests how long reads of the saved state of a check wait, and whether its mismatches are still saved."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,3 +28,20 @@ def test_the_numbers_of_mismatches_are_not_awaited_forever() -> None:
         with impatient(0.0), pytest.raises(OperationError) as raised:
             reader.mismatch_counts()
         assert raised.value.kind is CLUSTER_UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    "saved, kept",
+    [
+        ({"generation": 1, "started": 5.0}, True),
+        ({"generation": 2, "started": 5.0}, False),
+        ({"generation": 0, "started": 6.0}, False),
+        (None, False),
+    ],
+)
+def test_mismatches_are_kept_until_later_generations_or_a_new_check(
+    saved: dict[str, Any] | None, kept: bool
+) -> None:
+    client: Any = {"state": {"check": SimpleNamespace(find_one=lambda *_: saved)}}
+    reader = CheckReader(client, "state", StopToken(), patience=0.1)
+    assert reader._is_kept(0, 5.0) is kept

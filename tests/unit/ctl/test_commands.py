@@ -717,12 +717,29 @@ def test_the_doctor_examines_daemon_and_clusters(api: StubApi, run: Run) -> None
         "problem: NotAuthorized: A privilege is missing.",
         "warning: Slow disk.",
         "warning: A call takes long.",
-        "warning: The oplog of the source keeps changes for 1 h, but the copy takes about 2 h. The event spool",
+        "ok: The oplog of the source keeps changes for 1 h, but the copy takes about 2 h. If necessary, the",
     ):
         assert text in done.stdout
     found = json.loads(run("doctor", "--json").stdout)
     assert found["success"] is False
     assert {each["result"] for each in found["checks"]} == {"ok", "warning", "problem"}
+
+
+@pytest.mark.parametrize(
+    "option, result",
+    [("auto", "ok"), ("always", "ok"), ("never", "warning")],
+)
+def test_the_doctor_warns_of_a_short_oplog_only_without_the_event_spool(
+    api: StubApi, run: Run, tmp_path: Path, option: str, result: str
+) -> None:
+    api.answer("progress", answer(IDLE))
+    api.answer("openapi.json", described("0.1.0"))
+    api.answer("/readyz", SUCCESS)
+    api.answer("preflight", PREFLIGHT)
+    file = tmp_path / "start.yaml"
+    file.write_text(f"eventSpool: {option}")
+    checks = json.loads(run("doctor", "--json", "--file", str(file)).stdout)["checks"]
+    assert [each["result"] for each in checks if each["name"] == "oplog"] == [result]
 
 
 def test_the_doctor_does_not_start_a_preflight_of_a_running_sync(api: StubApi, run: Run) -> None:

@@ -97,6 +97,7 @@ REASONS: list[tuple[Sync, list[str]]] = [
         ["are being repaired"],
     ),
     (applying(others=(OTHER,)), ["instance b: its state is PAUSED"]),
+    (applying(hindrances=("An index is missing.",)), ["An index is missing."]),
     (applying(), ["has not determined yet"]),
     (applying(replace(CLEAN, verdict=Verdict(Outcome.PASSED))), ["has not determined yet"]),
 ]
@@ -114,6 +115,24 @@ def test_changes_of_the_copy_are_named() -> None:
     record = run_record(phase=Phase.APPLYING, copy_end=Timestamp(2_000_000_000, 1), position=START)
     found = why_no_commit(known(record, ProgressSnapshot(lag_seconds=0, check=CLEAN)))
     assert found == ("Not all changes made during the copy are applied yet.",)
+
+
+@pytest.mark.parametrize(
+    "applied, text",
+    [
+        (None, "instance b: it has not applied all changes made during the copy yet."),
+        (1_699_999_899, "instance b: it has not applied all changes made during the copy yet."),
+        (1_699_999_969, "instance b: it is 31 seconds behind this instance; a commit allows at"),
+        (1_699_999_970, "has not determined yet"),
+    ],
+)
+def test_an_instance_that_is_behind_is_named(applied: int | None, text: str) -> None:
+    end = Timestamp(1_699_999_900, 1)
+    record = run_record(phase=Phase.APPLYING, copy_end=end, position=START, instances=("a", "b"))
+    other = replace(OTHER, state=State.RUNNING, applied_until=applied)
+    snapshot = ProgressSnapshot(lag_seconds=0, check=CLEAN, others=(other,))
+    (found,) = why_no_commit(known(replace(record, instance="a"), snapshot))
+    assert text in found
 
 
 def test_a_follower_waits_for_its_coordinator() -> None:

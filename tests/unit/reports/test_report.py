@@ -15,8 +15,9 @@ from syncsvc.reports.past import Outcome, commits, idle_spans, phase_spans
 from syncsvc.reports.rendering import PAGE
 from syncsvc.reports.report import Subject, report
 from syncsvc.reports.report_schemas import ReportAnswer
-from syncsvc.saved.evidence import Evidence
+from syncsvc.saved.evidence import MOST_VIEWS, Evidence
 from syncsvc.saved.journal import (
+    MOST_DIRECTIONS,
     Counts,
     Entry,
     Journal,
@@ -152,12 +153,24 @@ def test_overlapping_idle_times_count_once() -> None:
 
 def test_a_commit_that_a_reset_ends() -> None:
     journal = Journal(entries=(command(1.0, "commit"), state(2.0, State.RESETTING)))
-    assert [each.outcome for each in commits(journal)] == [Outcome.RESET]
+    assert [each.outcome for each in commits(run_record(journal=journal))] == [Outcome.RESET]
+
+
+def test_a_reset_does_not_give_up_a_commit_that_a_resume_has_withdrawn() -> None:
+    states = (State.COMMITTING, State.FAILED, State.RUNNING)
+    entries = (command(1.0, "commit"), *(state(2.0, each) for each in states))
+    withdrawn = Entry(Kind.WITHDRAWN, 2.0)
+    journal = Journal(entries=(*entries, withdrawn, state(3.0, State.RESETTING)))
+    (found,) = commits(run_record(journal=journal))
+    assert (found.outcome, found.withdrawn) == (Outcome.FAILED, 1)
+    failed = Journal(entries=(*entries[:-1], state(3.0, State.RESETTING)))
+    assert [each.outcome for each in commits(run_record(journal=failed))] == [Outcome.RESET]
 
 
 def test_a_reversed_sync_keeps_its_first_commit() -> None:
     reversing = replace(COMMITTED, state=State.REVERSING, phase=Phase.REVERSING, reversals=1)
-    journal = with_changes(COMMITTED, replace(reversing, journal=JOURNAL), 500.0)
+    asked = JOURNAL.with_entries(command(500.0, "reverse"))
+    journal = with_changes(COMMITTED, replace(reversing, journal=asked), 500.0)
     found = report(subject(replace(reversing, can_write=False, journal=journal)))
     assert ReportAnswer().validate({"success": True, "report": found}) == {}
     assert found["headline"]["text"].startswith("The sync was committed, and then reversed")
@@ -168,6 +181,25 @@ def test_a_reversed_sync_keeps_its_first_commit() -> None:
     assert found["commits"][1]["destination"] == "cluster1"
     assert found["verification"]["outcome"] == "not started"
     assert (found["sync"]["source"], found["sync"]["destination"]) == ("cluster1", "cluster0")
+
+
+def test_the_directions_stay_right_after_many_reversals() -> None:
+    """Reverse a sync more often than the journal keeps directions: the report must not mix up the clusters."""
+    record = run_record(journal=Journal())
+    for number in range(MOST_DIRECTIONS + 4):
+        at = 10.0 * number
+        journal = record.journal.with_entries(command(at, "commit"), command(at + 1, "reverse"))
+        counts = Counts(record.journal.counts.events + 100 + number)
+        changed = replace(record, reversals=number + 1, journal=replace(journal, counts=counts))
+        before = replace(record, journal=changed.journal)
+        record = replace(changed, journal=with_changes(before, changed, at + 1))
+    reversals = record.reversals
+    found = report(subject(record))
+    sources = [each["source"] for each in found["commits"]]
+    assert sources == [f"cluster{number % 2}" for number in range(reversals)]
+    assert [each["source"] for each in found["directions"]] == sources[-20:]
+    events = [each["eventsApplied"] for each in found["directions"]]
+    assert events == [100 + number for number in range(reversals - 20, reversals)]
 
 
 def test_all_instances_are_reported() -> None:
@@ -267,3 +299,11 @@ def test_a_collection_without_a_shard_key_is_unsharded(
     found = replace(found, sync=known(COMMITTED, ProgressSnapshot(), collections=(listed,)))
     (collection,) = report(found)["namespaces"]["collections"]
     assert collection["sharded"] is sharded
+
+
+def test_missing_views_are_named() -> None:
+    views = tuple(f"d.v{number}" for number in range(MOST_VIEWS))
+    cut = report(subject(COMMITTED, Evidence(views=views)))["notKnown"]
+    assert "At most 10,000 views are listed and counted." in cut
+    whole = report(subject(COMMITTED, Evidence(views=views[1:])))["notKnown"]
+    assert not any("views" in each for each in whole)

@@ -1,14 +1,22 @@
-"""Tests which clusters are reported because their version has changed since the sync was started."""
+"""Tests when, and for which clusters, the log warns that a version has changed since the sync was started."""
 
 from __future__ import annotations
 
+import logging
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
-from syncsvc.running.assembly import new_versions
-from syncsvc.saved.journal import Site
+import pytest
+
+from syncsvc.running import assembly
+from syncsvc.running.assembly import Assembly, new_versions
+from syncsvc.saved.journal import Journal, Site
+from syncsvc.state import Phase, State
 from tests.unit.preflight.values import facts
+from tests.unit.syncsvc.records import run_record
 from verifier.cluster.cluster import Cluster
+from verifier.runtime.tasks import StopToken
 
 
 def cluster(name: str, version: tuple[int, int, int], **fields: Any) -> Cluster:
@@ -34,3 +42,31 @@ def test_a_changed_feature_compatibility_version_is_reported() -> None:
 
 def test_a_sync_without_a_journal_has_no_earlier_versions() -> None:
     assert list(new_versions([], [cluster("cluster0", (6, 0, 5))])) == []
+
+
+@pytest.mark.parametrize(
+    "state, phase, warns",
+    [
+        (State.RUNNING, Phase.COPYING, True),
+        (State.RESETTING, Phase.COPYING, False),
+        (State.FAILED, Phase.RESETTING, False),
+    ],
+)
+def test_a_reset_does_not_warn_of_new_versions(
+    state: State,
+    phase: Phase,
+    warns: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A reset does not use the features of a new version, and keeps the earlier facts of the source."""
+    monkeypatch.setattr(assembly, "refreshed", lambda each: each)
+    now = {each: cluster(each, (7, 0, 2)) for each in ("cluster0", "cluster1")}
+    before = tuple(site(cluster(each, (6, 0, 5))) for each in now)
+    record = run_record(state=state, phase=phase, journal=Journal(sites=before))
+    store: Any = SimpleNamespace(record=record)
+    process: Any = SimpleNamespace(clusters=now)
+    found = Assembly(store, process)._current_clusters(StopToken())
+    assert found == (now["cluster0"], now["cluster1"])
+    texts = [each.message for each in caplog.records if each.levelno == logging.WARNING]
+    assert ["version" in each for each in texts] == ([True, True] if warns else [])
