@@ -370,6 +370,14 @@ class Catalog:
                 self._create_index(definition, standin.stand_in(definition).indexes[name])
                 self._run(definition.namespace, command)
 
+    def build_earlier(self, definition: CollectionSpec) -> None:
+        """Build the missing indexes that an earlier version of syncsvc, which began the sync, has deferred.
+
+        Call this once, after `prepare`, and before users may write: later, a missing index may be one that users have
+        dropped.
+        """
+        self._build_missing(definition, standin.earlier_indexes(definition))
+
     def restore_expiration(self, definition: CollectionSpec) -> None:
         """Let documents expire as on the source.
 
@@ -389,8 +397,14 @@ class Catalog:
         """
         for command in standin.conversions(definition):
             self._make_unique(definition.namespace, command)
-        deferred = standin.deferred_indexes(definition)
-        missing = self._missing(definition, deferred) if deferred else []
+        self._build_missing(definition, standin.deferred_indexes(definition))
+
+    def _build_missing(self, definition: CollectionSpec, indexes: list[Document]) -> None:
+        """Build those of the `indexes` that a collection lacks, unless users have dropped or replaced the collection.
+
+        If users have changed the indexes of the collection, their change is kept.
+        """
+        missing = self._missing(definition, indexes) if indexes else []
         if missing:
             command = {"createIndexes": definition.namespace.collection, "indexes": missing}
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
@@ -410,8 +424,8 @@ class Catalog:
         is_done = is_unique if self._sharding is None else None
         self._run(namespace, command, *_USERS_WERE_FASTER, is_done=is_done)
 
-    def _missing(self, definition: CollectionSpec, deferred: list[Document]) -> list[Document]:
-        """Return the indexes of `deferred` that a collection lacks; empty if users have dropped or replaced it.
+    def _missing(self, definition: CollectionSpec, indexes: list[Document]) -> list[Document]:
+        """Return those of the `indexes` that a collection lacks; empty if users have dropped or replaced it.
 
         A collection counts as replaced if it has no index of the definition. `createIndexes` would create a dropped
         collection again.
@@ -420,7 +434,7 @@ class Catalog:
         built = standin.stand_in(definition).indexes.keys()
         if found is None or built.isdisjoint(found.indexes):
             return []
-        return [each for each in deferred if each["name"] not in found.indexes]
+        return [each for each in indexes if each["name"] not in found.indexes]
 
     def _find(self, namespace: Namespace) -> CollectionSpec | None:
         return read(lambda: find_named(self._destination_client, namespace), self._stop)

@@ -255,14 +255,24 @@ def conversions(definition: CollectionSpec) -> Iterator[Command]:
 
 
 def deferred_indexes(definition: CollectionSpec) -> list[Document]:
-    """Return the deferred indexes (see `deferred_earlier`), in the form that `createIndexes` accepts.
+    """Return the deferred indexes (see `deferred_names`), in the form that `createIndexes` accepts.
 
-    They must be built after the unique indexes have become unique. The result includes the indexes that only earlier
-    versions of this program deferred; if this version created the collection, those already exist.
+    They must be built after the unique indexes have become unique.
     """
     definition = supported(definition)
-    names = sorted(deferred_earlier(definition))
+    names = sorted(deferred_names(definition))
     return [creatable(definition.indexes[each], definition.collated) for each in names]
+
+
+def earlier_indexes(definition: CollectionSpec) -> list[Document]:
+    """Return the indexes that only an earlier version of this program deferred, as `createIndexes` accepts them.
+
+    They have the form of `prepared`: other steps of the commit make them unique, and restore their expiration.
+    """
+    definition = supported(definition)
+    names = sorted(deferred_earlier(definition) - deferred_names(definition))
+    indexes = prepared(definition).indexes
+    return [creatable(indexes[each], definition.collated) for each in names]
 
 
 def _built(definition: CollectionSpec) -> list[Document]:

@@ -18,6 +18,7 @@ from syncsvc.engine.definitions.standin import (
     creatable,
     deferred_indexes,
     deferred_names,
+    earlier_indexes,
     expirations,
     is_modifiable,
     preparations,
@@ -206,13 +207,15 @@ class TestTwins:
     def test_without_indexes_none_is_deferred(self) -> None:
         assert deferred_names(spec()) == frozenset()
 
-    def test_indexes_that_an_earlier_version_deferred_may_be_missing_at_the_end(self) -> None:
+    def test_indexes_that_only_an_earlier_version_deferred_are_built_as_prepared(self) -> None:
         active, trial = (
-            index(name, unique=True, partialFilterExpression={"state": name})
+            index(name, unique=True, partialFilterExpression={"state": name}, expireAfterSeconds=5)
             for name in ("active", "trial")
         )
-        assert deferred_indexes(spec(active, trial)) == [trial]
-        assert deferred_indexes(spec(active, index("other", key={"b": 1}))) == []
+        definition = spec(active, trial, PLAIN, UNIQUE)
+        assert earlier_indexes(definition) == [prepared(definition).indexes["trial"]]
+        assert deferred_indexes(definition) == [PLAIN]
+        assert earlier_indexes(spec(active, index("other", key={"b": 1}))) == []
 
 
 @pytest.mark.parametrize(
