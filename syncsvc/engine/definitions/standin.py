@@ -47,16 +47,16 @@ def serving(definition: CollectionSpec) -> Document | None:
     """Return the index to create before a collection is sharded; None if only the index on `_id` supports the key.
 
     The result is the relaxed form of an index that supports the shard key. If the shard key is unique, the result is
-    the original index, because the server then requires a unique one.
+    unique, too, because the server requires that; it must be `weakened` once the collection is sharded.
     """
     key = definition.shard_key
     assert key is not None
     found = (each for each in _built(supported(definition)) if sharding.serves(each, key))
     index = next(found, None)
-    if index is None or key["unique"]:
-        # The server requires a unique index. It is weakened once the collection is sharded.
-        return index
-    return _stand_in_index(index)
+    if index is None:
+        return None
+    unique = {"unique": True} if key["unique"] else {}
+    return {**_stand_in_index(index), **unique}
 
 
 def weakened(collection: str, index: Document) -> Command:

@@ -23,6 +23,7 @@ from syncsvc.engine.definitions.standin import (
     is_modifiable,
     preparations,
     prepared,
+    serving,
     stand_in,
     weakenings,
 )
@@ -414,6 +415,25 @@ class TestConversions:
     def test_a_deferred_index_has_an_explicit_collation(self) -> None:
         definition = spec(UNIQUE, PLAIN, options={"collation": {"locale": "de"}})
         assert deferred_indexes(definition) == [{**PLAIN, "collation": {"locale": "simple"}}]
+
+
+class TestServing:
+    @pytest.mark.parametrize("fields", [{"unique": True}])
+    @pytest.mark.parametrize("unique", [True, False])
+    def test_the_index_is_relaxed_but_unique_if_the_shard_key_is(
+        self, fields: Document, unique: bool
+    ) -> None:
+        definition = replace(
+            spec(index(expireAfterSeconds=5, **fields)),
+            shard_key={"key": {"a": 1}, "unique": unique},
+        )
+        expected = index(expireAfterSeconds=NEVER_SECONDS)
+        assert stand_in(definition).indexes == {"i": expected}
+        assert serving(definition) == ({**expected, "unique": True} if unique else expected)
+
+    def test_the_id_index_needs_no_other(self) -> None:
+        definition = replace(spec(), shard_key={"key": {"_id": 1}, "unique": True})
+        assert serving(definition) is None
 
 
 PROPERTIES = [
