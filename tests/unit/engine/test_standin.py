@@ -418,7 +418,7 @@ class TestConversions:
 
 
 class TestServing:
-    @pytest.mark.parametrize("fields", [{"unique": True}])
+    @pytest.mark.parametrize("fields", [{"unique": True}, {"prepareUnique": True}])
     @pytest.mark.parametrize("unique", [True, False])
     def test_the_index_is_relaxed_but_unique_if_the_shard_key_is(
         self, fields: Document, unique: bool
