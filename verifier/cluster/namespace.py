@@ -26,10 +26,11 @@ BUCKETS_PREFIX = "system.buckets."
 # A regular expression for the UUIDs in the names of collections that servers create for themselves.
 UUID_PATTERN = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
-# The maximum lengths that servers accept, in bytes: of a database name, and of a name `database.collection`. (For the
-# name of a sharded collection, the limit of servers is lower.)
+# The maximum lengths that servers accept, in bytes: of a database name, of a name `database.collection`, and of such a
+# name of a sharded collection.
 LONGEST_DATABASE = 63
 LONGEST_NAME = 255
+LONGEST_SHARDED_NAME = 235
 # Characters that servers refuse in the name of a database.
 NOT_IN_DATABASES = frozenset('/\\. "$\0')
 
