@@ -69,6 +69,7 @@ class Cutover:
     def run(self) -> None:
         steps: list[Step] = [
             ("definitions prepared", self._prepare),
+            ("indexes of earlier versions built", self._build_earlier),
             *self._principal_steps(),
             *self._reversal_steps(),
             (CHECKED, self._check_source),
@@ -119,6 +120,17 @@ class Cutover:
     def _prepare_all(self, write_concern: Mapping[str, Any]) -> None:
         registry, threads = self.context.registry, self.context.definition_threads
         self._change_all(Catalog.prepare, registry, self._list_uuids(), threads, write_concern)
+
+    def _build_earlier(self) -> None:
+        """Build the indexes that the destination lacks because an earlier version of syncsvc has deferred them.
+
+        This is a step of its own for a cut-over in which an earlier version has already prepared the definitions.
+        """
+        self._confirm(self._build_all_earlier)
+
+    def _build_all_earlier(self, write_concern: Mapping[str, Any]) -> None:
+        threads = min(self.context.definition_threads, self.context.load.readers)
+        self._change_by_current_name(Catalog.build_earlier, threads, True, write_concern)
 
     def _principal_steps(self) -> list[Step]:
         """Return the step that copies users and roles; an empty list if the start options do not ask for that.

@@ -278,7 +278,7 @@ def _taken(options: StartOptions, client: Client, contents: Sequence[Measured]) 
     if not options.pre_existing_destination_data:
         return Taken()
     needed = [options.names.to_destination(each.definition.namespace) for each in contents]
-    return taken(list_names(client), needed)
+    return taken(list_names(client), needed, client.is_mongos)
 
 
 def _metadata(client: Client, own: str) -> Iterator[ReservedDatabase]:

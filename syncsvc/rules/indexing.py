@@ -19,7 +19,7 @@ from syncsvc.errors import (
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.rules import sharding
 from verifier.cluster.facts import ClusterFacts
-from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace import LONGEST_SHARDED_NAME, Namespace
 from verifier.cluster.namespace_map import (
     NamespaceMap,
     case_collisions,
@@ -157,6 +157,17 @@ def document_filter_violations(definition: CollectionSpec, target: Target) -> It
         )
 
 
+def _length_violations(definition: CollectionSpec, target: Target) -> Iterator[Violation]:
+    """Yield a violation if the name of a collection on the destination is too long for a sharded collection there."""
+    there = target.names.to_destination(definition.namespace)
+    size = len(str(there).encode())
+    if _shard_key(definition, target) and size > LONGEST_SHARDED_NAME:
+        yield COLLECTION_NOT_SHARDABLE, (
+            f"{definition.namespace} cannot be sharded under the name {there} on the destination: servers allow at "
+            f"most {LONGEST_SHARDED_NAME} bytes for the name of a sharded collection, not {size}."
+        )
+
+
 def _unfilterable(definition: CollectionSpec) -> str | None:
     """Return why the documents of this kind of collection cannot be filtered; None if they can be filtered.
 
@@ -178,6 +189,7 @@ def violations(definition: CollectionSpec, target: Target) -> Iterator[Violation
     yield from ttl_violations(definition, target.options)
     yield from rename_violations(definition, target)
     yield from document_filter_violations(definition, target)
+    yield from _length_violations(definition, target)
     if definition.kind is Kind.COLLECTION and "timeseries" in definition.options:
         yield UNSUPPORTED_COLLECTION, (
             f"{definition.namespace} cannot be synced: it is a time-series collection without the collection "

@@ -183,6 +183,8 @@ def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) 
 def serves(index: Document, shard_key: Document) -> bool:
     """Return whether the index can support the shard key. A wildcard index cannot.
 
+    A unique shard key needs a unique index. A `prepareUnique` one supports it, too, once the collection is sharded.
+
     Unpatched versions of MongoDB 7.0 and 8.0 accept a compound wildcard index, and then lose documents in chunk
     migrations (SERVER-103774).
     """
@@ -194,7 +196,7 @@ def serves(index: Document, shard_key: Document) -> bool:
         return False
     fields, wanted = _fields(index["key"]), _fields(shard_key["key"])
     if shard_key["unique"]:
-        return bool(index.get("unique")) and fields == wanted
+        return bool(index.get("unique") or index.get("prepareUnique")) and fields == wanted
     ordered = all(
         value == "hashed" or isinstance(value, int | float | Decimal) for _, value in fields
     )

@@ -26,17 +26,18 @@ class Taken:
     databases: tuple[tuple[str, str], ...] = ()
 
 
-def taken(present: Iterable[Namespace], needed: Iterable[Namespace]) -> Taken:
+def taken(present: Iterable[Namespace], needed: Iterable[Namespace], sharded: bool) -> Taken:
     """Return the `needed` names that are taken.
 
-    `present` are the collections and views on the destination that the sync did not create.
+    `present` are the collections and views on the destination that the sync did not create. `sharded` is whether the
+    destination is a sharded cluster.
     """
     present, needed = {*present}, {*needed}
-    by_form = {folded(each.database): each.database for each in present}
+    by_form = {folded(each.database, sharded): each.database for each in present}
     databases = {
-        (each.database, by_form[folded(each.database)])
+        (each.database, by_form[folded(each.database, sharded)])
         for each in needed
-        if by_form.get(folded(each.database), each.database) != each.database
+        if by_form.get(folded(each.database, sharded), each.database) != each.database
     }
     return Taken(tuple(sorted(present & needed)), tuple(sorted(databases)))
 

@@ -25,6 +25,7 @@ REST = tuple(
         "drained",
         "verified",
         "definitions prepared",
+        "indexes of earlier versions built",
         "source checked",
         "destination unblocked",
         "destination writable",

@@ -182,6 +182,18 @@ def test_indexes_that_an_earlier_version_has_not_built_yet(
     pair.assert_equal()
 
 
+def test_users_drop_an_index_that_only_its_filter_distinguishes(pair: Pair, daemon: Daemon) -> None:
+    """Drop indexes once users may write: the commit must not build them again."""
+    _fill_with_partial_indexes(pair.source.client.d.c)
+    daemon.start()
+    with daemon.held_at(Point.STEP_DONE, WRITABLE):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.STEP_DONE, WRITABLE)
+        _drop_second_indexes(pair.destination.client.d.c)
+    daemon.wait_for_state("COMMITTED")
+    assert pair.destination.client.d.c.index_information().keys() == {"_id_", "active", "active m"}
+
+
 def test_a_sync_of_an_earlier_version_lacks_indexes(pair: Pair, daemon: Daemon) -> None:
     """Drop the indexes that an earlier version would not have built, and restart: the commit must build them.
 

@@ -569,6 +569,26 @@ def test_a_sharded_destination_keeps_foreign_data(pair: Pair, daemon: Daemon) ->
     assert content(destination, before) == before
 
 
+@across(SHARDED)
+def test_the_shard_key_of_a_foreign_collection_is_not_refined(pair: Pair, daemon: Daemon) -> None:
+    """Replace an own collection with one that has the same indexes and shard key; then refine the key on the source."""
+    pair.shard("d.c", {"n": 1})
+    index = [("n", 1), ("m", 1)]
+    pair.source.client.d.c.create_index(index)
+    there = pair.destination.client
+    daemon.start(**EXISTING)
+    daemon.wait_until_committable()
+    there.d.c.drop()
+    there.admin.command("shardCollection", "d.c", key={"n": 1})
+    there.d.c.create_index(index)
+    pair.source.client.admin.command("refineCollectionShardKey", "d.c", key=dict(index))
+    daemon.commit_or_fail()
+    row = there.config.collections.find_one({"_id": "d.c"})
+    assert row is not None
+    assert row["key"] == {"n": 1}
+    assert "refineCollectionShardKey" in daemon.progress()["errorDescription"]
+
+
 @pytest.mark.full
 @across(TO_SHARDED, SHARDED)
 def test_a_reset_on_a_sharded_destination_leaves_foreign_data_alone(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.daemon import Daemon
-from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, Pair, across
+from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, Pair, Side, across
 from tests.support.selection import full
 
 ENTRY = {"database": "d", "collection": "c", "shardCollection": {"key": [{"n": 1}]}}
@@ -67,3 +67,26 @@ def test_a_unique_key_is_unique_from_the_commit_on(
     assert found(pair) == (True, {"_id_": False, index: True})
     if not options:
         pair.assert_equal()
+
+
+@across(SHARDED)
+def test_a_reversal_builds_no_index_for_a_unique_key(pair: Pair, daemon: Daemon) -> None:
+    make_unique(pair)
+    daemon.start(reversible=True, enableUserWriteBlocking="sourceAndDestination")
+    daemon.commit()
+    before = index_builds(pair.source)
+    daemon.reverse()
+    daemon.wait_until_committable()
+    assert index_builds(pair.source) == before
+    daemon.commit()
+    pair.assert_equal()
+
+
+def index_builds(side: Side) -> int:
+    """Return how many builds of indexes of d.c the oplogs of a cluster's shards contain."""
+    builds = {"ns": "d.$cmd", "$or": [{"o.createIndexes": "c"}, {"o.startIndexBuild": "c"}]}
+    total = 0
+    for shard in side.shards:
+        with shard.client() as client:
+            total += client.local["oplog.rs"].count_documents(builds)
+    return total

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
+from pymongo.errors import OperationFailure
 
 from syncsvc.engine.run.points import Point
 from tests.support.checks import Checker
@@ -549,6 +550,24 @@ def test_a_start_with_unsupported_sharding_is_refused(pair: Pair, daemon: Daemon
         assert text in answer["errorDescription"]
     assert daemon.progress()["state"] == "IDLE"
     assert "d" not in pair.destination.client.list_database_names()
+
+
+def test_the_name_of_a_sharded_collection_may_have_235_bytes(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    fits, longer = "n" * 233, "n" * 234
+    for name in (fits, longer):
+        source.d[name].insert_one({})
+    with pytest.raises(OperationFailure, match="235"):
+        destination.admin.command("shardCollection", f"other.{'n' * 230}", key={"_id": 1})
+    body = daemon.start_body(sharding=sharding(entry(f"d.{longer}", {"_id": 1})))
+    answer = daemon.post("start", body).json()
+    assert answer["error"] == "CollectionNotShardable", answer
+    assert f"d.{longer} cannot be sharded" in answer["errorDescription"]
+    pair.shard(f"d.{fits}", {"_id": 1})
+    daemon.start()
+    daemon.commit()
+    assert shard_key(pair, f"d.{fits}") == {"_id": 1}
+    pair.assert_equal()
 
 
 @pytest.mark.full

@@ -174,6 +174,7 @@ _AMOUNTS = {
 _BEFORE, _SHARE_BEFORE = 25, 0.3
 _STEPS = (
     "definitions prepared",
+    "indexes of earlier versions built",
     "source checked",
     "destination unblocked",
     "destination writable",

@@ -379,7 +379,8 @@ def find_in_other_case(client: Client, database: str) -> str | None:
     pattern = {"$regex": f"^{re.escape(database)}$", "$options": "i"}
     listed = client.list_databases(filter={"name": pattern}, nameOnly=True)
     names = (each["name"] for each in listed)
-    return next((each for each in names if differ_in_case(each, database)), None)
+    sharded = client.is_mongos
+    return next((each for each in names if differ_in_case(each, database, sharded)), None)
 
 
 def list_uuids(client: Client, databases: Iterable[str] | None = None) -> dict[Namespace, bytes]:

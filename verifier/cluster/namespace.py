@@ -26,10 +26,11 @@ BUCKETS_PREFIX = "system.buckets."
 # A regular expression for the UUIDs in the names of collections that servers create for themselves.
 UUID_PATTERN = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
-# The maximum lengths that servers accept, in bytes: of a database name, and of a name `database.collection`. (For the
-# name of a sharded collection, the limit of servers is lower.)
+# The maximum lengths that servers accept, in bytes: of a database name, of a name `database.collection`, and of such a
+# name of a sharded collection.
 LONGEST_DATABASE = 63
 LONGEST_NAME = 255
+LONGEST_SHARDED_NAME = 235
 # Characters that servers refuse in the name of a database.
 NOT_IN_DATABASES = frozenset('/\\. "$\0')
 
@@ -77,14 +78,16 @@ def is_user_namespace(namespace: Namespace) -> bool:
     return bool(database) and is_user_database(database) and not collection.startswith("system.")
 
 
-def folded(database: str) -> bytes:
-    """Return the name of a database with ASCII letters in lower case, encoded in UTF-8.
+def folded(database: str, sharded: bool) -> bytes:
+    """Return the name of a database without the difference between upper and lower case, encoded in UTF-8.
 
-    A server refuses to have two databases for which the result is the same.
+    A cluster refuses to have two databases for which the result is the same. Replica sets ignore the case of ASCII
+    letters only, sharded clusters that of all letters. For these, the result is also the same for ß and ss, and for
+    ligatures and their letters, although sharded clusters tell such names apart.
     """
-    return database.encode().lower()
+    return (database.casefold() if sharded else database).encode().lower()
 
 
-def differ_in_case(one: str, other: str) -> bool:
-    """Return whether two database names differ only in the case of ASCII letters. Servers refuse to have both."""
-    return one != other and folded(one) == folded(other)
+def differ_in_case(one: str, other: str, sharded: bool) -> bool:
+    """Return whether two database names differ only in case, so that a cluster refuses to have both: see `folded`."""
+    return one != other and folded(one, sharded) == folded(other, sharded)

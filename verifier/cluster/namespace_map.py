@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from verifier.cluster.namespace import LONGEST_NAME, Namespace
+from verifier.cluster.namespace import LONGEST_NAME, Namespace, differ_in_case
 from verifier.cluster.references import NotRewritable, rewritten
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.runtime.errors import ErrorKind
@@ -174,7 +174,7 @@ def contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> Iterator[s
             yield f"{where} both rename {shown(one[0])}."
         elif _overlap(one[1], other[1]):
             yield f"{where} would both use the name {shown(max(one[1], other[1]))} on the destination."
-        elif _differ_in_case(one[1].database, other[1].database):
+        elif _may_conflict(one[1], other[1]):
             yield f"{where} map to databases whose names differ only in case, which servers refuse."
 
 
@@ -185,7 +185,7 @@ def reverse_contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> It
     must not differ only in case.
     """
     for (number, one), (later, other) in combinations(enumerate(entries), 2):
-        if _differ_in_case(one[0].database, other[0].database):
+        if _may_conflict(one[0], other[0]):
             yield (
                 f"reversible is true, but namespaceRemap[{number}] and namespaceRemap[{later}] rename namespaces of "
                 "databases whose names differ only in case. A reversed sync might have to create both databases on one "
@@ -199,12 +199,9 @@ def _overlap(one: Namespace, other: Namespace) -> bool:
     return one.collection == other.collection or not (one.collection and other.collection)
 
 
-def _differ_in_case(one: str, other: str) -> bool:
-    """Return whether a cluster may refuse to have two databases with these names.
-
-    Replica sets ignore the case of ASCII letters only, sharded clusters that of all letters.
-    """
-    return one != other and one.casefold() == other.casefold()
+def _may_conflict(one: Namespace, other: Namespace) -> bool:
+    """Return whether a cluster may refuse to have the databases of both names, which differ only in case."""
+    return differ_in_case(one.database, other.database, sharded=True)
 
 
 def shown(name: Namespace) -> str:
@@ -319,7 +316,7 @@ def case_collisions(definitions: Iterable[CollectionSpec], names: NamespaceMap) 
         return
     databases = {names.to_destination(each.namespace).database for each in definitions}
     for one, other in combinations(sorted(databases), 2):
-        if _differ_in_case(one, other):
+        if differ_in_case(one, other, sharded=True):
             yield (
                 f"On the destination, the names of the databases {one} and {other} would differ only in case, which "
                 "servers refuse."

@@ -34,7 +34,17 @@ _PASSING_VIEW_CODES = (failures.NAMESPACE_EXISTS, 5, 165, 167)
 
 # Commands that also name the collection by its UUID, so that a command that arrives late, for example after its own
 # retry, cannot change another collection that has the name by then.
-BY_UUID = frozenset({"collMod", "createIndexes", "drop", "dropIndexes", "renameCollection"})
+BY_UUID = frozenset(
+    {
+        "collMod",
+        "createIndexes",
+        "drop",
+        "dropIndexes",
+        "refineCollectionShardKey",
+        "renameCollection",
+        "shardCollection",
+    }
+)
 
 # Error codes that mean that users changed the definition before the sync did: the collection or index is gone; a view
 # has the name; users replaced the index with one that is not `prepareUnique`; or an equivalent index exists.
@@ -168,12 +178,13 @@ class Catalog:
         """
         assert self._sharding is not None
         namespace, index = definition.namespace, standin.serving(definition)
+        command: dict[str, Any] = {"shardCollection": str(namespace)}
         try:
             if not self._sharding.is_sharded(namespace):
                 if index is not None:
                     self._create_index(definition, index)
                     self._observe(Point.INDEX_FOR_SHARD_KEY_BUILT, str(namespace))
-                self._sharding.shard(definition)
+                self._sharding.shard(definition, self._by_uuid(_admin(namespace), command))
             self._sharding.remove_zones()
         except OperationFailure as error:
             # A failed sync must not leave zones behind.
@@ -186,9 +197,8 @@ class Catalog:
     def refine(self, definition: CollectionSpec) -> None:
         """Give a sharded collection the shard key of its definition, which must begin with its current shard key."""
         assert definition.shard_key
-        namespace = str(definition.namespace)
-        command = {"refineCollectionShardKey": namespace, "key": definition.shard_key["key"]}
-        self._run(Namespace("admin", namespace), command)
+        namespace, key = definition.namespace, definition.shard_key["key"]
+        self._run(_admin(namespace), {"refineCollectionShardKey": str(namespace), "key": key})
 
     def rename(self, namespace: Namespace, to: Namespace) -> None:
         """Rename a collection; a no-op if only the new name exists. A view with the new name is dropped.
@@ -199,9 +209,7 @@ class Catalog:
             return
         self.drop_view(to)
         command = {"renameCollection": str(namespace), "to": str(to)}
-        renamed = self._run(
-            Namespace("admin", str(namespace)), command, failures.NAMESPACE_NOT_FOUND
-        )
+        renamed = self._run(_admin(namespace), command, failures.NAMESPACE_NOT_FOUND)
         if renamed is None and self._kind_at(to) is not Kind.COLLECTION:
             raise OperationError(
                 DEFINITION_NOT_APPLICABLE,
@@ -370,6 +378,14 @@ class Catalog:
                 self._create_index(definition, standin.stand_in(definition).indexes[name])
                 self._run(definition.namespace, command)
 
+    def build_earlier(self, definition: CollectionSpec) -> None:
+        """Build the missing indexes that an earlier version of syncsvc, which began the sync, has deferred.
+
+        Call this once, after `prepare`, and before users may write: later, a missing index may be one that users have
+        dropped.
+        """
+        self._build_missing(definition, standin.earlier_indexes(definition))
+
     def restore_expiration(self, definition: CollectionSpec) -> None:
         """Let documents expire as on the source.
 
@@ -389,8 +405,14 @@ class Catalog:
         """
         for command in standin.conversions(definition):
             self._make_unique(definition.namespace, command)
-        deferred = standin.deferred_indexes(definition)
-        missing = self._missing(definition, deferred) if deferred else []
+        self._build_missing(definition, standin.deferred_indexes(definition))
+
+    def _build_missing(self, definition: CollectionSpec, indexes: list[Document]) -> None:
+        """Build those of the `indexes` that a collection lacks, unless users have dropped or replaced the collection.
+
+        If users have changed the indexes of the collection, their change is kept.
+        """
+        missing = self._missing(definition, indexes) if indexes else []
         if missing:
             command = {"createIndexes": definition.namespace.collection, "indexes": missing}
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
@@ -410,8 +432,8 @@ class Catalog:
         is_done = is_unique if self._sharding is None else None
         self._run(namespace, command, *_USERS_WERE_FASTER, is_done=is_done)
 
-    def _missing(self, definition: CollectionSpec, deferred: list[Document]) -> list[Document]:
-        """Return the indexes of `deferred` that a collection lacks; empty if users have dropped or replaced it.
+    def _missing(self, definition: CollectionSpec, indexes: list[Document]) -> list[Document]:
+        """Return those of the `indexes` that a collection lacks; empty if users have dropped or replaced it.
 
         A collection counts as replaced if it has no index of the definition. `createIndexes` would create a dropped
         collection again.
@@ -420,7 +442,7 @@ class Catalog:
         built = standin.stand_in(definition).indexes.keys()
         if found is None or built.isdisjoint(found.indexes):
             return []
-        return [each for each in deferred if each["name"] not in found.indexes]
+        return [each for each in indexes if each["name"] not in found.indexes]
 
     def _find(self, namespace: Namespace) -> CollectionSpec | None:
         return read(lambda: find_named(self._destination_client, namespace), self._stop)
@@ -464,23 +486,33 @@ class Catalog:
         the destination now. Return an empty dict if no collection has the name, if it is the name of a view, of a
         time-series collection, or of its buckets, or if the command does not accept the field.
         """
-        name, target = next(iter(command.items()))
-        if name not in BY_UUID:
+        if next(iter(command)) not in BY_UUID:
             return {}
-        if name == "renameCollection":
-            database, _, target = target.partition(".")
-            namespace = Namespace(database, target)
+        database, target = named = named_by(command, namespace.database)
         if self._uuids is not None:
-            uuid = self._uuids.get(Namespace(namespace.database, target))
+            uuid = self._uuids.get(named)
             return {} if uuid is None else {"collectionUUID": Binary(uuid, 4)}
         # Query by the name only: with a further condition, the server scans all collections of the database.
-        listed = self._list(namespace.database, {"name": target})
+        listed = self._list(database, {"name": target})
         found = next((each for each in listed if each["type"] == Kind.COLLECTION.value), None)
         # Servers do not accept the UUID of the buckets of a time-series collection. The name of the buckets begins with
         # "system.".
         if found is None or target.startswith("system."):
             return {}
         return {"collectionUUID": found["info"]["uuid"]}
+
+
+def _admin(namespace: Namespace) -> Namespace:
+    """Return the namespace to pass to `Catalog._run` for a command of the database `admin` about `namespace`."""
+    return Namespace("admin", str(namespace))
+
+
+def named_by(command: Mapping[str, Any], database: str) -> Namespace:
+    """Return the namespace that a command, which is run in `database`, names in its first field."""
+    target = next(iter(command.values()))
+    if database == "admin":
+        database, _, target = target.partition(".")
+    return Namespace(database, target)
 
 
 def known_uuids(

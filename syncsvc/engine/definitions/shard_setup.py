@@ -74,9 +74,10 @@ class Sharding:
     def is_sharded(self, namespace: Namespace) -> bool:
         return bool(self._config("collections", {"_id": str(namespace), **SPLITTABLE}))
 
-    def shard(self, definition: CollectionSpec) -> None:
+    def shard(self, definition: CollectionSpec, by_uuid: dict[str, Any]) -> None:
         """Shard an empty collection. It must already have an index that supports the shard key.
 
+        `by_uuid` contains the field `collectionUUID` of the command, or is empty (see `Catalog`).
         This method may define zones, and does not remove them: call `remove_zones` afterwards, even after an error.
         """
         namespace, key = definition.namespace, definition.shard_key
@@ -90,6 +91,7 @@ class Sharding:
             "key": key["key"],
             "unique": key["unique"],
             "collation": _SIMPLE,
+            **by_uuid,
         }
         self._destination_writer.run("admin", command)
         self._context.observe(Point.COLLECTION_SHARDED, str(namespace))

@@ -3,8 +3,7 @@
 A collection is the sync's own if its UUID is saved in the registry. A new collection gets a temporary name that only
 this sync uses; its UUID is saved; then it gets its final name, which the server refuses if the name is taken. So even
 after a crash, the temporary name or the saved UUID shows that the sync created the collection. Commands on an existing
-collection contain its saved UUID, so the server refuses them for a foreign collection with the same name. The
-commands that shard a collection or change its shard key accept no UUID, so they are not protected.
+collection contain its saved UUID, so the server refuses them for a foreign collection with the same name.
 
 Some namespaces cannot be protected in this way. No server renames time-series collections. Collections with the option
 `encryptedFields` can only be renamed on newer servers, by a user with the privilege `setUserWriteBlockMode`. So both
@@ -22,7 +21,7 @@ from typing import Any
 from bson.binary import Binary
 
 from syncsvc.engine.definitions import standin
-from syncsvc.engine.definitions.catalog import BY_UUID, Catalog
+from syncsvc.engine.definitions.catalog import BY_UUID, Catalog, named_by
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
@@ -145,16 +144,12 @@ class SharedCatalog(Catalog):
         self._save_uuid(record, definition.storage)
 
     def _by_uuid(self, namespace: Namespace, command: dict[str, Any]) -> dict[str, Any]:
-        name, target = next(iter(command.items()))
-        if name not in BY_UUID or "collectionUUID" in command:
+        if next(iter(command)) not in BY_UUID or "collectionUUID" in command:
             return {}
         if self._uuids is not None and (known := super()._by_uuid(namespace, command)):
             # If users have renamed a collection of the sync, `uuids` contains its new name, but the registry does not.
             return known
-        if name == "renameCollection":
-            database, _, target = target.partition(".")
-            namespace = Namespace(database, target)
-        record = self._registry.at(Namespace(namespace.database, target).owner)
+        record = self._registry.at(named_by(command, namespace.database).owner)
         if record is None:
             # The command is for a view, or for a collection with a temporary name.
             return {}

@@ -72,7 +72,8 @@ class SourceListing:
             context = self._context
             found = destination_contents(context, context.views.load(), self._stop).others
             needed = (context.names.to_destination(each.namespace) for each in listed)
-            names = taken((each.namespace for each in found), needed)
+            sharded = context.destination_facts.is_sharded
+            names = taken((each.namespace for each in found), needed, sharded)
             raise_all(taken_violations(names))
 
     def _forget_outdated(self, collections: list[CollectionSpec]) -> None:

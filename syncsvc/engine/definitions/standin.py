@@ -47,16 +47,16 @@ def serving(definition: CollectionSpec) -> Document | None:
     """Return the index to create before a collection is sharded; None if only the index on `_id` supports the key.
 
     The result is the relaxed form of an index that supports the shard key. If the shard key is unique, the result is
-    the original index, because the server then requires a unique one.
+    unique, too, because the server requires that; it must be `weakened` once the collection is sharded.
     """
     key = definition.shard_key
     assert key is not None
     found = (each for each in _built(supported(definition)) if sharding.serves(each, key))
     index = next(found, None)
-    if index is None or key["unique"]:
-        # The server requires a unique index. It is weakened once the collection is sharded.
-        return index
-    return _stand_in_index(index)
+    if index is None:
+        return None
+    unique = {"unique": True} if key["unique"] else {}
+    return {**_stand_in_index(index), **unique}
 
 
 def weakened(collection: str, index: Document) -> Command:
@@ -255,14 +255,24 @@ def conversions(definition: CollectionSpec) -> Iterator[Command]:
 
 
 def deferred_indexes(definition: CollectionSpec) -> list[Document]:
-    """Return the deferred indexes (see `deferred_earlier`), in the form that `createIndexes` accepts.
+    """Return the deferred indexes (see `deferred_names`), in the form that `createIndexes` accepts.
 
-    They must be built after the unique indexes have become unique. The result includes the indexes that only earlier
-    versions of this program deferred; if this version created the collection, those already exist.
+    They must be built after the unique indexes have become unique.
     """
     definition = supported(definition)
-    names = sorted(deferred_earlier(definition))
+    names = sorted(deferred_names(definition))
     return [creatable(definition.indexes[each], definition.collated) for each in names]
+
+
+def earlier_indexes(definition: CollectionSpec) -> list[Document]:
+    """Return the indexes that only an earlier version of this program deferred, as `createIndexes` accepts them.
+
+    They have the form of `prepared`: other steps of the commit make them unique, and restore their expiration.
+    """
+    definition = supported(definition)
+    names = sorted(deferred_earlier(definition) - deferred_names(definition))
+    indexes = prepared(definition).indexes
+    return [creatable(indexes[each], definition.collated) for each in names]
 
 
 def _built(definition: CollectionSpec) -> list[Document]:

@@ -18,10 +18,12 @@ from syncsvc.engine.definitions.standin import (
     creatable,
     deferred_indexes,
     deferred_names,
+    earlier_indexes,
     expirations,
     is_modifiable,
     preparations,
     prepared,
+    serving,
     stand_in,
     weakenings,
 )
@@ -206,13 +208,15 @@ class TestTwins:
     def test_without_indexes_none_is_deferred(self) -> None:
         assert deferred_names(spec()) == frozenset()
 
-    def test_indexes_that_an_earlier_version_deferred_may_be_missing_at_the_end(self) -> None:
+    def test_indexes_that_only_an_earlier_version_deferred_are_built_as_prepared(self) -> None:
         active, trial = (
-            index(name, unique=True, partialFilterExpression={"state": name})
+            index(name, unique=True, partialFilterExpression={"state": name}, expireAfterSeconds=5)
             for name in ("active", "trial")
         )
-        assert deferred_indexes(spec(active, trial)) == [trial]
-        assert deferred_indexes(spec(active, index("other", key={"b": 1}))) == []
+        definition = spec(active, trial, PLAIN, UNIQUE)
+        assert earlier_indexes(definition) == [prepared(definition).indexes["trial"]]
+        assert deferred_indexes(definition) == [PLAIN]
+        assert earlier_indexes(spec(active, index("other", key={"b": 1}))) == []
 
 
 @pytest.mark.parametrize(
@@ -411,6 +415,25 @@ class TestConversions:
     def test_a_deferred_index_has_an_explicit_collation(self) -> None:
         definition = spec(UNIQUE, PLAIN, options={"collation": {"locale": "de"}})
         assert deferred_indexes(definition) == [{**PLAIN, "collation": {"locale": "simple"}}]
+
+
+class TestServing:
+    @pytest.mark.parametrize("fields", [{"unique": True}, {"prepareUnique": True}])
+    @pytest.mark.parametrize("unique", [True, False])
+    def test_the_index_is_relaxed_but_unique_if_the_shard_key_is(
+        self, fields: Document, unique: bool
+    ) -> None:
+        definition = replace(
+            spec(index(expireAfterSeconds=5, **fields)),
+            shard_key={"key": {"a": 1}, "unique": unique},
+        )
+        expected = index(expireAfterSeconds=NEVER_SECONDS)
+        assert stand_in(definition).indexes == {"i": expected}
+        assert serving(definition) == ({**expected, "unique": True} if unique else expected)
+
+    def test_the_id_index_needs_no_other(self) -> None:
+        definition = replace(spec(), shard_key={"key": {"_id": 1}, "unique": True})
+        assert serving(definition) is None
 
 
 PROPERTIES = [

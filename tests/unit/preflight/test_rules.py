@@ -522,6 +522,27 @@ def test_collections_that_cannot_be_sharded_as_requested_are_named(
     assert all(f"d.{entry['collection']} " in text for text in texts(found))
 
 
+@pytest.mark.parametrize(
+    "length, entry, database, expected",
+    [
+        (233, "e" * 233, "d", []),
+        (234, "e" * 234, "d", ["CollectionNotShardable"]),
+        (234, "another", "d", []),
+        (233, "e" * 233, "dd", ["CollectionNotShardable"]),
+    ],
+)
+def test_a_name_that_is_too_long_for_a_sharded_collection_is_refused(
+    length: int, entry: str, database: str, expected: list[str]
+) -> None:
+    renames = {} if database == "d" else remap(("d", database))
+    definition = spec("e" * length)
+    given = {**sharding_of({"_id": 1}, collection=entry), **renames}
+    found = list(definition_violations(target(True, **given), facts(), [definition]))
+    assert names(found) == expected
+    assert all(f"{database}.{entry} " in text and "not 236" in text for text in texts(found))
+    assert names(definition_violations(target(**renames), facts(), [definition])) == []
+
+
 def test_an_entry_that_the_filter_leaves_out_is_named() -> None:
     left_out = frozenset({Namespace("d", "e")})
     found = list(

@@ -169,6 +169,7 @@ class TestServing:
             (by(a=1, b=1), index(key={"b": 1, "a": 1}), False),
             (by(a=1, unique=True), index(key={"a": 1}), False),
             (by(a=1, unique=True), index(key={"a": 1}, unique=True), True),
+            (by(a=1, unique=True), index(key={"a": 1}, prepareUnique=True), True),
             (by(a=1, unique=True), index(key={"a": 1, "b": 1}, unique=True), False),
         ],
     )

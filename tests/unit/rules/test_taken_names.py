@@ -13,7 +13,7 @@ import pytest
 
 from syncsvc.metadata import LONGEST_SYNC_NAME, is_metadata, metadata_database, sync_name
 from syncsvc.options import StartOptions
-from syncsvc.rules.taken_names import taken, taken_violations
+from syncsvc.rules.taken_names import Taken, taken, taken_violations
 from syncsvc.running.assembly import own_uuid
 from syncsvc.saved.other_syncs import OtherSync, sharing_violations
 from syncsvc.state import State
@@ -49,8 +49,14 @@ def names(*texts: str) -> list[Namespace]:
 def test_taken_names_are_named(
     present: tuple[str, ...], needed: tuple[str, ...], expected: list[str]
 ) -> None:
-    found = taken(names(*present), names(*needed))
+    found = taken(names(*present), names(*needed), sharded=False)
     assert [text for _, text in taken_violations(found)] == expected
+
+
+def test_a_sharded_destination_ignores_the_case_of_all_letters() -> None:
+    present, needed = names("Ä.b"), names("ä.a")
+    assert taken(present, needed, sharded=False) == Taken()
+    assert taken(present, needed, sharded=True) == Taken(databases=(("ä", "Ä"),))
 
 
 @pytest.mark.parametrize(
