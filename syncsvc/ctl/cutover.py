@@ -186,9 +186,9 @@ def _confirmed(tool: Tool, progress: Document, yes: bool) -> Document:
 # The states from which an accepted commit can still be completed. A restarted daemon is INITIALIZING first.
 _LEADS_TO_THE_END = ("INITIALIZING", "COMMITTING")
 _WITHDRAWN = (
-    "the sync is RUNNING, so the commit is no longer requested: probably, the sync has failed during the commit, and was "
-    "resumed. See the log of the daemon for the cause. To commit again, stop the applications that write to the source, "
-    "then: {} commit --wait"
+    "the sync is RUNNING, so the commit is no longer requested: probably, the sync has failed during the commit, and "
+    "was resumed. See the log of the daemon for the cause. To commit again, stop the applications that write to the "
+    "source, then: {} commit --wait"
 )
 
 
