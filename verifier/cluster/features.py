@@ -330,7 +330,7 @@ FEATURES: tuple[Feature, ...] = (
     ),
     *_tried(
         "Reading shard keys, shards, primary shards, zones, and the identity of a sharded cluster.",
-        "The sync or check fails if a server lacks the feature, but all supported versions of MongoDB have the feature.",
+        "The sync or check fails if a server lacks one of them, but all supported versions of MongoDB have them.",
         "config.collections",
         "config.shards",
         "config.databases",
