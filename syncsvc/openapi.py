@@ -199,7 +199,12 @@ OPERATIONS = (
         "Changes limits of the sync's speed. Limits that are not in the body stay as they are.",
         LimitsAnswer(),
         body=LimitsSchema(),
-        errors=(errors.INVALID_STATE, *CLUSTER_ERRORS, errors.INCOMPATIBLE_METADATA),
+        errors=(
+            errors.INVALID_STATE,
+            COMMAND_IN_PROGRESS,
+            *CLUSTER_ERRORS,
+            errors.INCOMPATIBLE_METADATA,
+        ),
     ),
     Operation("get", "/api/v1/progress", "Shows the progress of the sync.", ProgressAnswer()),
     Operation(

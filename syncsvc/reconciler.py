@@ -45,6 +45,8 @@ class Reconciler:
         self._retry = retry
         self._wait: waits.Wait | None = None
         self._not_before = 0.0
+        # The kinds of bugs that were logged since the command was first sent.
+        self._bugs: set[type[Exception]] = set()
         self._commands: dict[Trigger, Callable[[], None]] = {
             Trigger.START: partial(service.start, goal.options, _SENDER),
             Trigger.PAUSE: partial(service.pause, _SENDER),
@@ -86,15 +88,15 @@ class Reconciler:
 
     def _send(self, command: Trigger) -> None:
         state = self._goal.state.value
-        is_first = not self._audit.repeats(command.value)
-        if is_first:
+        if not self._audit.repeats(command.value):
+            self._bugs.clear()
             _log.info(
                 "Sending a command, because the state of the sync is not the desiredState of the configuration.",
                 extra={"command": command.value, "desiredState": state},
             )
         try:
             with self._audit.record(command.value), self._recent.own(CALLER, command.value):
-                self._execute(command, is_first)
+                self._execute(command)
         except OperationError as error:
             if error.kind is COMMAND_IN_PROGRESS:
                 return
@@ -107,18 +109,19 @@ class Reconciler:
         else:
             self._show(None)
 
-    def _execute(self, command: Trigger, log_bug: bool) -> None:
+    def _execute(self, command: Trigger) -> None:
         """Execute a command. Raises OperationError; unexpected errors become InternalError, as in the HTTP API.
 
-        An unexpected error must not end the process: the sync continues without the command. If `log_bug` is true, the
-        unexpected error is logged.
+        An unexpected error must not end the process: the sync continues without the command. While the command is
+        retried, each kind of unexpected error is logged once.
         """
         try:
             self._commands[command]()
         except OperationError:
             raise
         except Exception as error:
-            if log_bug:
+            if type(error) not in self._bugs:
+                self._bugs.add(type(error))
                 _log.error(
                     "A command that desiredState requires failed because of a bug in this program. The command is "
                     "retried. Report the bug with this line of the log.",

@@ -42,13 +42,24 @@ class _Loader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (AttributeError, LookupError, ValueError) as error:
+            # PyYAML's error, for example for `!!bool maybe`, does not name the line.
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the value is not a valid {kind}", node.start_mark
+            ) from error
+
     def construct_integer(self, node: yaml.ScalarNode) -> int:
         text = self.construct_scalar(node)
         return int(text, 0 if text[:2] in ("0o", "0x") else 10)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []  # `!!map` may mark a list
         try:
-            _refuse_repeated([self.construct_object(key, deep=True) for key, _ in node.value])
+            _refuse_repeated([self.construct_object(key, deep=True) for key, _ in pairs])
         except ValueError as error:
             raise yaml.constructor.ConstructorError(
                 None, None, str(error), node.start_mark

@@ -330,7 +330,8 @@ class Service:
     def change_limits(self, changes: Document, sender: Sender) -> None:
         """Change the limits that `changes` names. `changes` has the form of the body of `PATCH /api/v1/limits`.
 
-        A standby accepts this command, too, and so does a process that runs another command. Raises OperationError.
+        A standby accepts this command, too, and so does a process that runs another command. Raises OperationError, for
+        example CommandInProgress while another request changes the limits.
         """
         self.gate.startup.wait()
         if not self._process.clusters:

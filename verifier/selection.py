@@ -49,7 +49,7 @@ def read_scope(options: Mapping[str, Any]) -> Scope:
     }
     elements = {"srcNamespace": sources, "dstNamespace": destinations}
     filters |= {name: [*map(_element, names)] for name, names in elements.items()}
-    loaded = _load({name: each for name, each in filters.items() if each is not None})
+    loaded = _load({name: each for name, each in filters.items() if options[name] is not None})
     pairs = [*map(NamespacePair, sources, destinations or sources)]
     _raise([*_mispaired(sources, destinations), *_collisions(pairs)])
     include = loaded.get("includeNamespaces") or loaded["srcNamespace"]

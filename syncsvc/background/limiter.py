@@ -37,6 +37,7 @@ from syncsvc.state import Phase, State
 from verifier.cluster.bounds import one_save
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
+from verifier.runtime.commands import Commands
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import StopToken
@@ -77,6 +78,8 @@ class Limiter:
         self._progress = progress
         self._take = take
         self._home = home
+        # A change occupies an HTTP request thread until the cluster answers, so other changes must not wait for it.
+        self._changes = Commands()
         self._changing = threading.Lock()  # held while the limits are read, changed or saved
         self._applying = threading.Lock()  # held while the pace is set
         self._limits = Limits()
@@ -109,11 +112,13 @@ class Limiter:
     def change(self, changes: Document) -> None:
         """Change some limits: save them if `home` returns a store, otherwise later; then apply them at once.
 
-        `changes` has the form of the body of `PATCH /api/v1/limits`. Raises OperationError and the driver's errors.
+        `changes` has the form of the body of `PATCH /api/v1/limits`. Raises OperationError, for example
+        CommandInProgress during another call, and the driver's errors.
         """
-        with one_save(self._changing, "the limits"):
-            self._change(changes)
-        self._apply()
+        with self._changes.one():
+            with one_save(self._changing, "the limits"):
+                self._change(changes)
+            self._apply()
         _log.info("The limits were changed.", extra={"limits": self._limits.shown()})
 
     def _change(self, changes: Document) -> None:

@@ -29,7 +29,6 @@ _LOG_NAME = re.compile(r"\.log([.-]\d+)*(\.gz)?$")
 # The name of each file, and the request whose answer it holds.
 _ANSWERS = (
     ("progress.json", "progress"),
-    ("namespaces.json", "namespaces"),
     ("limits.json", "limits"),
     ("report.json", "report"),
     ("openapi.json", "openapi.json"),
@@ -61,6 +60,8 @@ def collected(api: Client, start: Document, logs: Mapping[str, str]) -> Iterator
     """
     requests: dict[str, Callable[[], str]] = {
         **{name: partial(_answer, api, path) for name, path in _ANSWERS},
+        # Each line is one page of the list.
+        "namespaces.json": lambda: "\n".join(page.text.strip() for page in api.namespaces()),
         "metrics.txt": lambda: api.text("/metrics"),
         "preflight.json": lambda: api.post("preflight", start).text,
     }
@@ -102,8 +103,9 @@ def read_logs(paths: Sequence[Path]) -> Logs:
         left -= len(content)
         if left < 0:
             return Logs(texts, len(files), len(files) - number, damaged)
-        # The whole path, because the logs of several instances have the same name.
-        texts[f"logs{log}".removesuffix(".gz")] = redacted(content.decode(errors="replace"))
+        # The whole path, because the logs of several instances have the same name, and x.log may exist beside x.log.gz.
+        name = f"logs{log}.txt" if log.suffix == ".gz" else f"logs{log}"
+        texts[name] = redacted(content.decode(errors="replace"))
     return Logs(texts, len(files), 0, damaged)
 
 
@@ -123,8 +125,8 @@ def _log_files(paths: Sequence[Path]) -> list[Path]:
 def write(files: Iterator[tuple[str, str]], target: Path) -> list[str]:
     """Write files, each given by name and text, to the archive `target`, and return their names.
 
-    Only the owner can read the archive. Raises ClientError if `target` exists or cannot be created, and the errors of
-    the iterator `files`. In both cases, nothing is written.
+    Only the owner can read the archive. Raises ClientError if `target` exists or cannot be written, and the errors of
+    the iterator `files`. In both cases, no file is left.
     """
     # All texts are collected before the file is made, so that no incomplete archive is left if the daemon is down.
     held = [*files]
@@ -138,17 +140,33 @@ def write(files: Iterator[tuple[str, str]], target: Path) -> list[str]:
     return [name for name, _ in held]
 
 
-def new_file(target: Path) -> BinaryIO:
-    """Create and open a file that only its owner can read. Raises ClientError if it exists or cannot be created."""
-    try:
+@contextmanager
+def new_file(target: Path) -> Iterator[BinaryIO]:
+    """Create a file that only its owner can read, and write it in the block.
+
+    Raises ClientError if the file exists, or if it cannot be created or written; an incomplete file is removed.
+    """
+    with _writable(target, "created"):
         descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        with _writable(target, "written"), os.fdopen(descriptor, "wb") as file:
+            yield file
+    except ClientError:
+        target.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _writable(target: Path, done: str) -> Iterator[None]:
+    """Raise ClientError for an OSError in the block; `done` is "created" or "written"."""
+    try:
+        yield
     except OSError as error:
         raise ClientError(
             Exit.USAGE,
             "FileNotWritten",
-            f"{target} cannot be created: {error.strerror}. Name another file with --output.",
+            f"{target} cannot be {done}: {error.strerror}. Name another file with --output.",
         ) from error
-    return os.fdopen(descriptor, "wb")
 
 
 def _is_readable_log(file: Path) -> bool:

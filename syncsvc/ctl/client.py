@@ -90,6 +90,22 @@ class Client:
         """Return the progress of the sync. Raises ClientError if the request fails, or if another program answers."""
         return progress_of(self.get("progress"), "state", f"{self.url} is not a sync service")
 
+    def namespaces(self, **chosen: str) -> Iterator[Answer]:
+        """Yield the pages of the list of collections; `chosen` are query parameters. Raises ClientError."""
+        after: dict[str, str] = {}
+        while True:
+            answer = self.get("namespaces", **chosen, **after, limit=10_000)
+            yield answer
+            following = answer.body.get("next")
+            if following is None:
+                return
+            if following == after.get("after") or not answer.body.get("namespaces"):
+                error = ValueError(
+                    f"the list of collections repeats itself, or has an empty page, at {following!r}"
+                )
+                raise unreadable(self.url, error)
+            after = {"after": following}
+
     def lines(self, path: str, **parameters: str | int | float | bool) -> Iterator[Answer]:
         """Send a GET request whose answer contains a JSON object on each line, and yield an Answer for each line.
 

@@ -184,16 +184,28 @@ def _confirmed(tool: Tool, progress: Document, yes: bool) -> Document:
 
 
 # The states from which an accepted commit can still be completed. A restarted daemon is INITIALIZING first.
-_LEADS_TO_THE_END = ("INITIALIZING", "RUNNING", "COMMITTING")
+_LEADS_TO_THE_END = ("INITIALIZING", "COMMITTING")
+_WITHDRAWN = (
+    "the sync is RUNNING, so the commit is no longer requested: probably, the sync has failed during the commit, and "
+    "was resumed. See the log of the daemon for the cause. To commit again, stop the applications that write to the "
+    "source, then: {} commit --wait"
+)
 
 
 def _await_end(tool: Tool, watching: Watch) -> None:
+    """Follow an accepted commit to its end. Raises ClientError if the commit has failed and the sync was resumed."""
     progress = watching.until(lambda now: now["canWrite"] or _has_ended(now))
     if progress["canWrite"] and progress["state"] == "COMMITTING" and not tool.json:
         tool.say(Text("Applications may write to the destination now.", "bold green"))
     progress = watching.until(_has_ended)
+    if progress["state"] == "RUNNING":
+        raise ClientError(Exit.FAILED, "CommitWithdrawn", _WITHDRAWN.format(tool.name))
     end_watch(tool, progress, progress["state"] == "COMMITTED", "committed")
 
 
 def _has_ended(progress: Document) -> bool:
+    if progress["state"] == "RUNNING":
+        # A standby may show a progress from before the commit, and a declared commit is requested again.
+        is_old = progress.get("role") == "standby"
+        return not is_old and progress.get("desiredState") != "committed"
     return progress["state"] not in _LEADS_TO_THE_END and not is_replaced(progress)

@@ -44,21 +44,10 @@ def namespaces(tool: Tool, database: str | None, phase: str | None, sort: str, l
     effect.
     """
     found: list[Document] = []
-    after: dict[str, str] = {}
-    chosen = {"database": database} if database else {}
-    while True:
-        answer = tool.api.get("namespaces", **chosen, **after, limit=10_000)
+    for answer in tool.api.namespaces(**({"database": database} if database else {})):
         if tool.json:
             tool.write(answer.text)
         found += answer.body["namespaces"]
-        following = answer.body["next"]
-        if following is None:
-            break
-        if following == after.get("after") or not answer.body["namespaces"]:
-            raise ValueError(
-                f"the list of collections repeats itself, or has an empty page, at {following!r}"
-            )
-        after = {"after": following}
     if tool.json:
         return
     fitting = [each for each in found if phase in (None, each["phase"])]

@@ -5,6 +5,8 @@ Also decides whether a copy on request is possible. The module `syncsvc.engine.p
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from syncsvc import errors
 from syncsvc.principals.comparison import Comparison, Listing, compare, outdated, violations
 from syncsvc.principals.listing import listing
@@ -94,9 +96,17 @@ class Principals:
         return CreatedPrincipals(metadata, writer, record.reversals, process.stop)
 
 
+# The general remedy, to wait for another state, does not help: a sync keeps the options of its start.
+_NOT_REQUESTED = replace(
+    errors.INVALID_STATE,
+    remedy="Nothing was changed. To copy users and roles, start a sync with this option. An existing sync must be "
+    "reset first (POST /api/v1/reset). If it is committed, create the users and roles on the destination yourself.",
+)
+
+
 def not_requested() -> OperationError:
+    """Return the error for a request about users and roles if no sync copies them."""
     return OperationError(
-        errors.INVALID_STATE,
-        "There is no sync that was started with usersAndRoles.copy true, so no users and roles are compared or copied. "
-        "To copy them, start a sync with this option.",
+        _NOT_REQUESTED,
+        "There is no sync that was started with usersAndRoles.copy true, so no users and roles are compared or copied.",
     )

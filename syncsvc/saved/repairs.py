@@ -1,7 +1,8 @@
 """Saves the list of repairs: the differences that a sync has repaired or will repair, each with its repair round.
 
 The list of a round is saved before any instance begins the round. So all instances repair the same differences, even
-after a restart. If a difference occurs again in a later round, it is listed only for the later round.
+after a restart. If a difference occurs again in a later round, it is listed only for the later round; if it is removed
+from the list of that round, it is listed for its first round again.
 """
 
 from __future__ import annotations
@@ -55,21 +56,16 @@ class Repairs:
 
     def add(self, number: int, found: Iterable[StoredMismatch]) -> None:
         """Add the differences `found` to the list of the repair round `number`."""
-        statements = (
-            {"q": {"_id": row["_id"]}, "u": row, "upsert": True}
-            for row in (_row(each, number) for each in found)
-        )
-        self._rows.save(statements)
+        self._rows.save(_statement(_row(each, number)) for each in found)
 
     def remove_all(self, number: int) -> None:
         """Remove all differences from the list of the round `number`, which must not have begun."""
-        self._rows.delete_all({"round": number})
+        self._remove({"round": number})
 
     def remove(self, number: int, found: Iterable[DefinitionMismatch]) -> None:
         """Remove differences in definitions from the list of the round `number`, because they could not be repaired."""
-        for each in found:
-            query = {"_id": definition_mismatch_row(each, 0)["_id"], "round": number}
-            self._rows.run({"delete": REPAIRS, "deletes": [{"q": query, "limit": 1}]})
+        ids = [definition_mismatch_row(each, 0)["_id"] for each in found]
+        self._remove({"round": number, "_id": {"$in": ids}})
 
     def remove_documents(self, number: int, namespaces: Iterable[Namespace]) -> None:
         """Remove the documents of these collections from the list of the round `number`.
@@ -77,7 +73,15 @@ class Repairs:
         These documents could not be repaired.
         """
         names = [str(each) for each in namespaces]
-        query = {"round": number, "_id.n": {"$in": names}, "_id.h": {"$exists": True}}
+        self._remove({"round": number, "_id.n": {"$in": names}, "_id.h": {"$exists": True}})
+
+    def _remove(self, query: dict[str, Any]) -> None:
+        """Remove the rows that match the query from the list of their round, `query["round"]`."""
+        again = {**query, "firstRound": {"$lt": query["round"]}}
+        self._rows.save(
+            {"q": {"_id": row["_id"]}, "u": [{"$set": {"round": "$firstRound"}}]}
+            for row in self._newest(again)
+        )
         self._rows.delete_all(query)
 
     def documents(self, number: int) -> Iterator[DocumentMismatch]:
@@ -159,3 +163,10 @@ def _row(each: StoredMismatch, number: int) -> dict[str, Any]:
     else:
         row = document_mismatch_row(mismatch, {}, each.last_seen)
     return {**row, "first": each.first_seen, "generation": each.generation, "round": number}
+
+
+def _statement(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the update statement that saves this row, and keeps the number of the first round of an earlier row."""
+    first_round = {"firstRound": {"$ifNull": ["$firstRound", row["round"]]}}
+    new = {"$replaceWith": {"$mergeObjects": [{"$literal": row}, first_round]}}
+    return {"q": {"_id": row["_id"]}, "u": [new], "upsert": True}

@@ -11,6 +11,7 @@ import pytest
 from syncsvc.engine.run.points import Point
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.workload import Workload
+from syncsvc.saved.repairs import Repairs
 from tests.integration.test_bad_input import assert_refused
 from tests.integration.test_embedded_verifier import (
     behind_our_back,
@@ -26,8 +27,18 @@ from tests.support.metrics import scrape
 from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.writer import ClusterWriter
+from verifier.compare.mismatch import (
+    Aspect,
+    DefinitionMismatch,
+    Difference,
+    DocumentMismatch,
+    StoredMismatch,
+)
 from verifier.compare.points import Point as CheckPoint
 from verifier.compare.task import digest_of
+from verifier.runtime.tasks import StopToken
 
 JUDGING_SOON = prepared(Daemon.judge_soon)
 AUTO = {"enabled": True, "repair": "auto"}
@@ -689,6 +700,30 @@ def test_a_repeated_repair_recognizes_its_time_series(pair: Pair, daemon: Daemon
     daemon.run()
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
+
+
+@across(TO_SHARDED)
+def test_what_a_later_round_does_not_repair_stays_listed_for_the_earlier_one(pair: Pair) -> None:
+    client, name = pair.destination.client, Namespace("d", "c")
+    stop = StopToken()
+    repairs = Repairs(client[METADATA_DATABASE], ClusterWriter(client, False, stop), stop)
+    document = DocumentMismatch(name, bson.encode({"_id": 1}), Difference.CONTENT)
+    definition = DefinitionMismatch(name, Difference.MISSING, Aspect.INDEX, "n_1")
+    found = [StoredMismatch(each, 1, 0.0, 0.0, "") for each in (document, definition)]
+    new = DocumentMismatch(name, bson.encode({"_id": 2}), Difference.MISSING)
+    for made_again in (True, False):
+        repairs.add(1, found)
+        repairs.add(2, [*found, StoredMismatch(new, 1, 0.0, 0.0, "")])
+        assert [*repairs.documents(1)] == []
+        if made_again:
+            repairs.remove_all(2)
+        else:
+            repairs.remove_documents(2, [name])
+            repairs.remove(2, [definition])
+        assert repairs.counts() == (1, 1)
+        assert ([*repairs.documents(1)], repairs.definitions(1)) == ([document], [definition])
+        assert ([*repairs.documents(2)], repairs.definitions(2)) == ([], [])
+        repairs.forget()
 
 
 def add_outdated(pair: Pair) -> None:

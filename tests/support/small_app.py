@@ -46,9 +46,9 @@ def make_app() -> Flask:
     def read(count: int) -> Response:
         return readers.stream(_numbered(count))
 
-    @app.get("/large")
-    def large() -> str:
-        return "x" * 1_000_000
+    @app.get("/large/<int:size>")
+    def large(size: int) -> str:
+        return "x" * size
 
     @app.get("/waits")
     def waits() -> dict[str, Any]:

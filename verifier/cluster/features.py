@@ -214,7 +214,9 @@ def _tried(
     shape: Shape = Shape.ANY,
 ) -> Iterator[Feature]:
     for name in names:
-        yield Feature(name, use, without, Probe.USE, role=role, shape=shape)
+        # The verifier also uses the features that both clusters need.
+        verifier = role is ClusterRole.BOTH
+        yield Feature(name, use, without, Probe.USE, role=role, shape=shape, verifier=verifier)
 
 
 FEATURES: tuple[Feature, ...] = (
@@ -328,7 +330,7 @@ FEATURES: tuple[Feature, ...] = (
     ),
     *_tried(
         "Reading shard keys, shards, primary shards, zones, and the identity of a sharded cluster.",
-        "The sync fails if a server lacks the feature, but all supported versions of MongoDB have the feature.",
+        "The sync or check fails if a server lacks one of them, but all supported versions of MongoDB have them.",
         "config.collections",
         "config.shards",
         "config.databases",

@@ -26,6 +26,8 @@ def make_room(sockets: Mapping[int, Any]) -> None:
     """Close connections whose client does not read its answer. At the limit, make room for one more connection.
 
     To make room, close connections without an unfinished request, beginning with the one that has been idle longest.
+    A request whose answer is still being sent counts as finished only if idle connections are the minority: otherwise,
+    clients that do not read their answers could occupy all connections.
     `sockets` is the socket map of waitress: connections and listening sockets by file descriptor.
     """
     channels = [each for each in sockets.values() if isinstance(each, HTTPChannel)]
@@ -34,7 +36,9 @@ def make_room(sockets: Mapping[int, Any]) -> None:
     if excess > 0:
         # Only this thread adds requests, so a connection without a request cannot get one in the meantime.
         quiet = [each for each in channels if not each.requests]
-        for channel in sorted(quiet, key=lambda each: each.last_activity)[:excess]:
+        idle = [each for each in quiet if not each.total_outbufs_len]
+        closable = idle if len(idle) > MOST_CONNECTIONS // 2 else quiet
+        for channel in sorted(closable, key=lambda each: each.last_activity)[:excess]:
             channel.handle_close()
 
 

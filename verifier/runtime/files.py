@@ -41,14 +41,18 @@ def why_not_private(status: os.stat_result) -> str | None:
 def read_private(path: Path) -> bytes:
     """Return the content of a file with secrets. Raise ValueError if the file is unreadable or not private."""
     try:
-        # A FIFO without a writer must not block the process.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        with open(path, "rb", opener=_open_without_waiting) as file:
             reason = why_not_private(os.fstat(file.fileno()))
             if reason is not None:
                 raise ValueError(reason)
             return file.read()
     except OSError as error:
         raise ValueError(f"the file cannot be read: {error.strerror}") from error
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    # A FIFO without a writer must not block the process.
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def version(path: Path) -> tuple[int, int] | None:

@@ -44,8 +44,8 @@ _MOST_STORED = 4 * MAX_BODY
 # The most requests that may read from a cluster at once. Each request occupies a thread until its client has read
 # all of the answer but the last 16 MB, which waitress buffers.
 MOST_READERS = 4
-# This is more than the number of threads that readers, commands that wait for the startup, one command and one
-# preflight occupy at once.
+# This is more than the number of threads that readers, commands that wait for the startup, one command, one preflight
+# and one change of the limits occupy at once.
 REQUEST_THREADS = MOST_READERS + MOST_WAITING + 6
 # Poll interval for a stop request, in seconds.
 _POLL = 0.2

@@ -157,8 +157,7 @@ class _Texts(yaml.BaseLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
-        tag = getattr(event, "tag", None)
-        if getattr(event, "anchor", None) or (tag is not None and tag.startswith("!")):
+        if getattr(event, "anchor", None) or getattr(event, "tag", None):
             raise ValueError(_unquoted(event.start_mark))
         return super().compose_node(parent, index)
 

@@ -258,7 +258,7 @@ class Webhook:
             session.auth = _no_credentials
             try:
                 while True:
-                    self._deliver(session, self._oldest(stop), stop)
+                    self._deliver(session, stop)
             except Cancelled:
                 self._say_farewell(session)
                 raise
@@ -271,8 +271,12 @@ class Webhook:
                 stop.wait(self._changed)
             return self._queue[0]
 
-    def _deliver(self, session: requests.Session, notice: _Queued, stop: StopToken) -> None:
-        """Send a notice until the receiver accepts or refuses it, or it is too old. Raises `Cancelled` when stopped."""
+    def _deliver(self, session: requests.Session, stop: StopToken) -> None:
+        """Send the oldest notice until the receiver accepts or refuses it, or it is too old.
+
+        If the full queue drops the notice, continue with the next one. Raises `Cancelled` when stopped.
+        """
+        notice = self._oldest(stop)
         wait, pause = None, _FIRST_PAUSE
         try:
             while (problem := self._send(session, notice, *_TIMEOUTS)) is not None:
@@ -283,6 +287,7 @@ class Webhook:
                 wait.remedy = _REMEDY.format(problem, self.figures.waiting)
                 stop.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
+                notice = self._oldest(stop)
         finally:
             if wait is not None:
                 waits.end(wait)

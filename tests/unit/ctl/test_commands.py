@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import resource
 import ssl
 import stat
 import tarfile
@@ -786,6 +787,34 @@ def test_a_diagnosis_holds_what_was_answered(api: StubApi, run: Run, tmp_path: P
     assert "RUNNING" in held["found/progress.json"]
 
 
+def test_a_diagnosis_holds_all_collections(api: StubApi, run: Run, tmp_path: Path) -> None:
+    other = {**NAMESPACE, "namespace": "shop.returns"}
+    pages = (
+        {"namespaces": [NAMESPACE], "next": "shop.orders", **SUCCESS},
+        {"namespaces": [other], "next": None, **SUCCESS},
+    )
+    api.answer("namespaces", *pages)
+    held, _ = diagnosed(run, tmp_path)
+    lines = held["found/namespaces.json"].splitlines()
+    assert [json.loads(line)["namespaces"] for line in lines] == [[NAMESPACE], [other]]
+
+
+@pytest.mark.parametrize("command", ["diagnose", "report"])
+def test_an_output_that_does_not_fit_on_the_disk_is_not_kept(
+    api: StubApi, run: Run, tmp_path: Path, command: str
+) -> None:
+    api.answer("report", {"x": "x" * 10_000})
+    target = tmp_path / "found"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        done = run(command, "-o", str(target))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (done.exit_code, target.exists()) == (Exit.USAGE, False)
+    assert f"{target} cannot be written: File too large." in done.stderr.replace("\n", " ")
+
+
 @pytest.mark.parametrize("given", [["."], ["a", "b"], ["a", "b/syncsvc.log", "."]])
 def test_the_logs_of_several_instances_are_kept_apart(
     api: StubApi, run: Run, tmp_path: Path, given: list[str]
@@ -805,12 +834,12 @@ def test_rotated_logs_are_collected(run: Run, api: StubApi, tmp_path: Path) -> N
     names = ["syncsvc.log", "syncsvc.log.1", "audit.log-20261127", "syncsvc-2026-11-27T19-40.log"]
     for name in (*names, "syncsvc.logic", "syncsvc.log.1.swp"):
         (logs / name).write_text(name)
-    for name in ("syncsvc.log.2.gz", "audit.log-20261120.gz"):
+    for name in ("syncsvc.log.gz", "syncsvc.log.2.gz", "audit.log-20261120.gz"):
         (logs / name).write_bytes(gzip.compress(name.encode()))
         names.append(name)
     held, _ = diagnosed(run, tmp_path, "--log", str(logs))
     shown = {Path(name).name: text for name, text in held.items() if "/logs/" in name}
-    assert shown == {name.removesuffix(".gz"): name for name in names}
+    assert shown == {f"{name}.txt" if name.endswith(".gz") else name: name for name in names}
 
 
 def test_the_end_of_a_large_compressed_log_is_kept(

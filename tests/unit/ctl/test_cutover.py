@@ -36,6 +36,27 @@ def test_a_commit_waits_through_a_restart(
     assert (done.exit_code, api.bodies("commit")) == (Exit.OK, [{}]), done.output
 
 
+def test_a_commit_that_was_withdrawn_unnoticed_ends_the_wait(api: StubApi, run: Run) -> None:
+    api.answer("progress", *map(answer, (COMMITTABLE, COMMITTING)))
+    api.break_off("progress")  # meanwhile, the commit fails, and the sync is resumed
+    api.answer("progress", answer(COPYING))
+    api.answer("commit", SUCCESS)
+    done = run("commit", "--wait", "--yes", "--timeout", "5")
+    assert (done.exit_code, api.bodies("commit")) == (Exit.FAILED, [{}]), done.output
+    assert "CommitWithdrawn: the sync is RUNNING" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("shown", [{"role": "standby"}, {"desiredState": "committed"}])
+def test_a_commit_that_a_standby_does_not_know_yet_or_that_is_declared_is_awaited(
+    api: StubApi, run: Run, shown: dict[str, str]
+) -> None:
+    steps = [COMMITTABLE, COMMITTING, {**COMMITTABLE, **shown}, COMMITTING, COMMITTED]
+    api.answer("progress", *map(answer, steps))
+    api.answer("commit", SUCCESS)
+    done = run("commit", "--wait", "--yes")
+    assert (done.exit_code, api.bodies("commit")) == (Exit.OK, [{}]), done.output
+
+
 def test_a_takeover_before_the_commit_does_not_end_the_wait(api: StubApi, run: Run) -> None:
     replaced = {**SUPERSEDED, "canCommit": False}
     steps = [COPYING, replaced, {**COPYING, "role": "standby"}, COMMITTABLE, COMMITTING, COMMITTED]

@@ -97,8 +97,13 @@ def test_yaml_is_read_as_yaml_1_2(tmp_path: Path, text: str, value: object) -> N
         ("a: !!python/object:os.system x", "line 1"),
         ("a: &a {b: *a}", "refers to itself"),
         ("a: " + 5_000 * "[", "nested too deeply"),
-        ("a: 2026-13-45", "cannot be read as YAML or JSON"),
+        ("a: 2026-13-45", "not a valid timestamp"),
         ("a: " + 5_000 * "9", "cannot be read as YAML or JSON"),
+        ("a: !!bool maybe", "not a valid bool"),
+        ("a: 1\nb: !!int x", "line 2"),
+        ("a: !!timestamp x", "a: !!timestamp x"),
+        ("a: !!map [1]", "expected a mapping node"),
+        ("!!bool maybe: 1", "not a valid bool"),
     ],
 )
 def test_a_wrong_field_or_line_is_named(tmp_path: Path, text: str, named: str) -> None:

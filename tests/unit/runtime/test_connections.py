@@ -118,7 +118,7 @@ def half_sent(server: Served, number: int) -> None:
 
 
 def unread(server: Served, number: int) -> None:
-    server.get_without_reading("/large")
+    server.get_without_reading("/large/1000000")
 
 
 CROWDS: dict[str, tuple[Callable[[Served, int], None], ...]] = {
@@ -149,6 +149,20 @@ def test_the_newest_connections_stay_open(server: Served) -> None:
         newest.sendall(b"GET /named HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert newest.recv(100).startswith(b"HTTP/1.1 418")
         assert connections[0].recv(1) == b"", "the oldest one is closed"
+
+
+def test_an_answer_that_is_being_sent_is_not_cut_off_for_idle_connections(server: Served) -> None:
+    with no_longer_than(DEADLINE):
+        size = 10_000_000  # more than the system buffers, less than waitress buffers
+        slow = server.get_without_reading(f"/large/{size}")
+        with slow.makefile("rb") as answer:
+            assert answer.readline() == b"HTTP/1.1 200 OK\r\n"
+            for _ in range(2 * MOST_CONNECTIONS):
+                server.connect()
+            server.assert_answers()
+            while answer.readline() != b"\r\n":
+                pass  # skip the headers
+            assert len(answer.read(size)) == size
 
 
 def test_slow_readers_leave_threads_for_other_requests(server: Served) -> None:

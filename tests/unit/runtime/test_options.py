@@ -277,6 +277,7 @@ def test_unknown_flags_are_refused_at_once(capsys: pytest.CaptureFixture[str]) -
         ),
         ("uri: !host", "line 1, column 6: put quotes around a value that begins with *, & or !"),
         ("uri: !host x", "line 1, column 6: put quotes around a value that begins with *, & or !"),
+        ("uri: !!host x", "line 1, column 6: put quotes around a value that begins with *, & or !"),
         (
             "only: [&a b, *a]",
             "line 1, column 8: put quotes around a value that begins with *, & or !",

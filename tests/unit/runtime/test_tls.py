@@ -135,9 +135,9 @@ def test_requests_over_tls(server: Served) -> None:
     for _ in range(2):
         status, body = ask(connection, "POST", "/body", large)
         assert (status, json.loads(body)) == (200, {"body": large})
-        assert ask(connection, "GET", "/large", token=READER) == (200, b"x" * 1_000_000)
+        assert ask(connection, "GET", "/large/1000000", token=READER) == (200, b"x" * 1_000_000)
     assert ask(connection, "POST", "/body", token=READER)[0] == 403
-    assert ask(connection, "GET", "/large", token="wrong")[0] == 401
+    assert ask(connection, "GET", "/large/1000000", token="wrong")[0] == 401
     connection.close()
 
     # Send two requests in one TLS record. The server must announce the end of the connection, or the read fails.
@@ -165,7 +165,7 @@ def test_old_versions_and_plain_requests_are_refused(server: Served) -> None:
         plain.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
         with suppress(ConnectionResetError):
             assert b"HTTP" not in plain.recv(1000)
-    assert ask(server.connection(), "GET", "/large")[0] == 200
+    assert ask(server.connection(), "GET", "/large/1000000")[0] == 200
 
 
 def client_hello(context: ssl.SSLContext) -> bytes:

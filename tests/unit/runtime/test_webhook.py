@@ -182,6 +182,25 @@ def test_a_full_queue_drops_the_oldest_notices(
         wait_for(lambda: receiver.states() == ["2", "3", "4"], "the newest notices")
 
 
+def test_a_dropped_notice_is_not_retried(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "_MOST_WAITING", 2)
+    receiver.status = 500
+    hook = Webhook(WebhookOptions(receiver.url))
+    with running(hook):
+        hook.post("state", 0.0, state="0")
+        wait_for(lambda: hook.figures.failed, "an attempt")
+        for number in range(1, 3):
+            hook.post("state", 0.0, state=str(number))
+        # The first of these attempts may have begun before the drop.
+        failed = hook.figures.failed
+        wait_for(lambda: hook.figures.failed >= failed + 2, "attempts after the drop")
+        receiver.status = 200
+        wait_for(lambda: hook.figures.delivered == 2, "the notices that were not dropped")
+    assert receiver.states() == ["1", "2"]
+
+
 def test_a_notice_that_waits_for_too_long_is_dropped(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

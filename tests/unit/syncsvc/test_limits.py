@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from threading import Event
 from typing import Any
 
 import pytest
 
+from syncsvc.background.limiter import Limiter
+from syncsvc.engine.run.pace import Pace
+from syncsvc.figures.progress import Progress, ProgressSnapshot
 from syncsvc.limits import Limit, Limits, limits_of, merged, rates_shown, share_of
+from syncsvc.reports.sync import Sync
 from syncsvc.schemas import LimitsSchema
+from syncsvc.state import State
+from tests.unit.deadlines import no_longer_than
 from verifier.runtime.errors import OperationError
 from verifier.runtime.schemas import load
 
@@ -55,6 +63,31 @@ def test_a_window_follows_the_clocks_when_they_change(begin: str, end: str) -> N
     before = [limits.at(each - timedelta(seconds=1))[1] is not None for each in times]
     at = [limits.at(each)[1] is not None for each in times]
     assert (before, at) == ([False, True], [True, False])
+
+
+def test_a_change_does_not_wait_for_another_one() -> None:
+    # Otherwise, changes that wait for a cluster would occupy all threads that answer requests.
+    saving, answered = Event(), Event()
+
+    def home() -> None:
+        saving.set()
+        answered.wait()
+
+    sync = Sync(State.IDLE, None, ProgressSnapshot(), can_commit=False)
+    limiter = Limiter(Pace(), Progress(), lambda: sync, home)
+    with ThreadPoolExecutor() as executor:
+        first = executor.submit(limiter.change, {"threads": 1})
+        try:
+            saving.wait()
+            with no_longer_than(10), pytest.raises(
+                OperationError, match="Another command is still"
+            ):
+                limiter.change({"threads": 2})
+        finally:
+            answered.set()
+        first.result()
+    limiter.change({"eventsPerSecond": 3})
+    assert limiter.limits.rates == {Limit.THREADS: 1, Limit.EVENTS: 3}
 
 
 def test_the_first_of_two_windows_counts() -> None:

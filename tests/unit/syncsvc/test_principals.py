@@ -7,6 +7,7 @@ from typing import Any
 import bson
 import pytest
 
+from syncsvc.errors import INVALID_STATE
 from syncsvc.options import OnConflict, UsersAndRoles
 from syncsvc.principals.comparison import (
     Comparison,
@@ -24,6 +25,7 @@ from syncsvc.principals.comparison import (
     violations,
     warnings,
 )
+from syncsvc.running.principal_check import not_requested
 
 ALL = UsersAndRoles()
 SKIP = UsersAndRoles(on_conflict=OnConflict.SKIP)
@@ -282,3 +284,10 @@ def test_no_text_of_a_principal_contains_credentials() -> None:
     shown = repr(principal) + repr(compared([principal])) + repr(Listing((principal,)))
     assert "storedKey" not in shown and "salt" not in shown
     assert principal.fingerprint not in shown
+
+
+def test_without_the_start_option_no_other_state_is_suggested() -> None:
+    error = not_requested()
+    assert error.kind == INVALID_STATE
+    assert INVALID_STATE.remedy not in str(error)
+    assert "POST /api/v1/reset" in str(error)

@@ -1,6 +1,8 @@
-"""Tests how a refused command of `--desiredState` is shown."""
+"""Tests how a refused or failed command of `--desiredState` is shown."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -37,6 +39,18 @@ class ShortOfMemory(Service):
         raise OperationError(INSUFFICIENT_MEMORY, f"Only {self.available} MB are available.")
 
 
+class Failing(ShortOfMemory):
+    """A service that refuses the first start, and fails with a bug at each of the next four starts."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        refused = OperationError(INSUFFICIENT_MEMORY, "Only 1 MB is available.")
+        self.errors = iter([refused, KeyError(1), KeyError(2), ValueError(3), KeyError(4)])
+
+    def start(self, options: StartOptions, sender: Sender) -> None:
+        raise next(self.errors)
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return a list whose only element is the time in seconds, for the reconciler and for waits."""
@@ -47,9 +61,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_refusal_is_shown_although_its_text_changes(clock: list[float]) -> None:
-    service = ShortOfMemory("me", LOAD_LEVELS[1], refuse_to_spawn, ignore, StopToken())
-    goal = Goal(DesiredState.RUNNING, StartOptions("cluster0", "cluster1"))
-    subject = reconciler.Reconciler(service, goal, RecentCommands(), RETRY)
+    subject = reconciler_of(ShortOfMemory)
     for _ in range(3):
         subject._step()
         clock[0] += RETRY
@@ -60,3 +72,26 @@ def test_a_refusal_is_shown_although_its_text_changes(clock: list[float]) -> Non
     assert shown.remedy.endswith(" The command is retried every 10 s.")
     subject._rest()
     assert waits.long_waits() == ()
+
+
+def test_each_kind_of_bug_is_logged_once(
+    clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    subject = reconciler_of(Failing)
+    for _ in range(5):
+        subject._step()
+        clock[0] += RETRY
+    subject._rest()
+    bugs = [each.exc_info[0] for each in caplog.records if each.exc_info]
+    assert bugs == [KeyError, ValueError]
+
+
+def reconciler_of(service: type[Service]) -> reconciler.Reconciler:
+    """Return a reconciler that wants a service of this class to start a sync."""
+    goal = Goal(DesiredState.RUNNING, StartOptions("cluster0", "cluster1"))
+    return reconciler.Reconciler(
+        service("me", LOAD_LEVELS[1], refuse_to_spawn, ignore, StopToken()),
+        goal,
+        RecentCommands(),
+        RETRY,
+    )

@@ -200,6 +200,11 @@ def test_names_are_paired_by_position(
             "--excludeNamespaces cannot be combined with --srcNamespace",
         ),
         (["--includeNamespaces", "[]"], "includeNamespaces: Shorter than minimum length 1"),
+        (["--includeNamespaces", "null"], "includeNamespaces: Field may not be null"),
+        (
+            ["--verifyAll", "--excludeNamespaces", "null"],
+            "excludeNamespaces: Field may not be null",
+        ),
         (["--includeNamespaces", "x"], "--includeNamespaces cannot be read as JSON"),
         (["--includeNamespaces", "{}"], "includeNamespaces: Not a valid list"),
         (["--includeNamespaces", "[1]"], "includeNamespaces[0]: Invalid input type"),
