@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from syncsvc.engine.definitions import standin
 from syncsvc.engine.definitions.catalog import Catalog, known_uuids
 from syncsvc.engine.definitions.confirmation import confirmed_together
 from syncsvc.engine.definitions.shared_catalog import catalog_of
@@ -126,7 +127,8 @@ class Cutover:
 
         This is a step of its own for a cut-over in which an earlier version has already prepared the definitions.
         """
-        self._confirm(self._build_all_earlier)
+        if any(standin.earlier_indexes(each.definition) for each in self.context.registry):
+            self._confirm(self._build_all_earlier)
 
     def _build_all_earlier(self, write_concern: Mapping[str, Any]) -> None:
         threads = min(self.context.definition_threads, self.context.load.readers)
