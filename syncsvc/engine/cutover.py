@@ -90,16 +90,17 @@ class Cutover:
         """Mark the steps that read the source as not done: the source may have changed since they were run.
 
         These steps check the source, and copy its users and roles. The later step that unblocks the destination is
-        marked as not done, too. A no-op if the destination is already reported as writable, or was unblocked after the
-        check of the source.
+        marked as not done, too. A no-op if the destination is already reported as writable or was unblocked, because
+        users may already write to it. An earlier version of syncsvc unblocked the destination without a recorded check.
         """
         run, block = self.context.run, self.context.destination_block
         record = run.record
         if record.can_write:
             return
-        if CHECKED in record.steps and record.options.blocks_destination:
-            if UNBLOCKED in record.steps or not block.is_set():
-                return
+        if record.options.blocks_destination and (
+            UNBLOCKED in record.steps or CHECKED in record.steps and not block.is_set()
+        ):
+            return
         undone = (_PRINCIPALS_COPIED, CHECKED, UNBLOCKED)
         steps = tuple(each for each in record.steps if each not in undone)
         run.update(steps=steps, principals=None)
