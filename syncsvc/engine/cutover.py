@@ -204,9 +204,10 @@ class Cutover:
     def _allow_writes(self) -> None:
         record = self.context.run.record
         assert record.commit_time is not None
-        # From now on, `after_commit` watches a source that is not blocked.
-        begin = position_after(record.commit_time)
-        findings = None if record.options.blocks_source else LateFindings(begin)
+        # From now on, `after_commit` watches a source that this sync does not block. It also watches a source that
+        # others had blocked before the commit, because they may lift their block.
+        is_blocked = record.source in record.found_blocked
+        findings = None if is_blocked else LateFindings(position_after(record.commit_time))
         # If a reset is already saved, it will drop the data, so users must not be told to write.
         self.context.run.update_unless(refuse_resetting, can_write=True, late_findings=findings)
 
