@@ -75,8 +75,8 @@ def watch_source(context: RunContext, stop: StopToken) -> None:
     """Wait until users may write to the destination, then watch the source from the commit time on.
 
     The watch ends when enough writes are found or a day has passed. Its warnings last until `stop` is set or the sync
-    is no longer COMMITTING or COMMITTED, and appear again after a restart. If the sync blocks the source, or an earlier
-    version of syncsvc committed the sync, nothing is watched. Raises `Cancelled` when stopped, or if another process
+    is no longer COMMITTING or COMMITTED, and appear again after a restart. If this sync has blocked the source, or an
+    earlier version of syncsvc committed the sync, nothing is watched. Raises `Cancelled` when stopped, or if another process
     has taken the sync over.
     """
     wait_until(lambda: context.run.record.can_write, stop, SLOW_POLL)

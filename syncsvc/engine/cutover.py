@@ -37,13 +37,12 @@ from syncsvc.saved.created_collections import is_replaced, under_current_names
 from syncsvc.saved.late_findings import LateFindings
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
-from verifier.cluster.inventory import hidden_time_series, list_uuids
-from verifier.cluster.namespace import Namespace, some_of
+from verifier.cluster.inventory import hidden_time_series, list_kinds, list_uuids
+from verifier.cluster.namespace import Namespace, is_user_namespace, some_of
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec
 from verifier.cluster.times import position_after
 from verifier.cluster.writer import MAJORITY, PRIMARY_ONLY
-from verifier.compare.listing import names_on
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken, for_each
 
@@ -93,16 +92,17 @@ class Cutover:
         """Mark the steps that read the source as not done: the source may have changed since they were run.
 
         These steps check the source, and copy its users and roles. The later step that unblocks the destination is
-        marked as not done, too. A no-op if the destination is already reported as writable, or was unblocked after the
-        check of the source.
+        marked as not done, too. A no-op if the destination is already reported as writable or was unblocked, because
+        users may already write to it. An earlier version of syncsvc unblocked the destination without a recorded check.
         """
         run, block = self.context.run, self.context.destination_block
         record = run.record
         if record.can_write:
             return
-        if CHECKED in record.steps and record.options.blocks_destination:
-            if UNBLOCKED in record.steps or not block.is_set():
-                return
+        if record.options.blocks_destination and (
+            UNBLOCKED in record.steps or CHECKED in record.steps and not block.is_set()
+        ):
+            return
         undone = (_PRINCIPALS_COPIED, CHECKED, UNBLOCKED)
         steps = tuple(each for each in record.steps if each not in undone)
         run.update(steps=steps, principals=None)
@@ -169,12 +169,16 @@ class Cutover:
         # An earlier version of syncsvc, which recorded no check, may have unblocked the destination.
         if UNBLOCKED not in self.context.run.record.steps:
             LateWrites(self.context, self.stop).refuse()
-            self._refuse_unreported()
-            self._warn_of_hidden_measurements()
+            # List the names only once: for 10,000 collections, this takes about a second, and users wait meanwhile.
+            kinds = read(lambda: list_kinds(self.context.source_client), self.stop)
+            self._refuse_unreported(filter(is_user_namespace, kinds))
+            self._warn_of_hidden_measurements(hidden_time_series(kinds))
         self.context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
 
-    def _refuse_unreported(self) -> None:
+    def _refuse_unreported(self, names: Iterable[Namespace]) -> None:
         """Raise OperationError UnsupportedCollection if the filter selects a source name that is not valid UTF-8.
+
+        `names` are the names of the user collections and views of the source.
 
         Change streams do not report that a collection was created with such a name or renamed to it, so it was not
         synced. If it had existed at the start of the sync, the start would have refused it. When decoded, such a name
@@ -182,8 +186,8 @@ class Cutover:
         refused.
         """
         synced = {each.source_name for each in self.context.registry}
-        names = self.context.selection.of(names_on(self.context.source_client, self.stop))
-        unreported = [each for each in names if is_undecodable(each) and each not in synced]
+        odd = [each for each in names if is_undecodable(each) and each not in synced]
+        unreported = self.context.selection.of(odd)
         if unreported:
             raise OperationError(
                 UNSUPPORTED_COLLECTION,
@@ -193,13 +197,13 @@ class Cutover:
                 "a filter that excludes them.",
             )
 
-    def _warn_of_hidden_measurements(self) -> None:
+    def _warn_of_hidden_measurements(self, found: Iterable[Namespace]) -> None:
         """Warn of time series whose measurements the source hides from queries: they are not synced.
 
-        A preflight has named earlier ones. Change streams do not report that such a time series was created.
+        `found` are the names of these time series. A preflight has named earlier ones. Change streams do not report
+        that such a time series was created.
         """
-        client = self.context.source_client
-        hidden = self.context.selection.of(read(lambda: hidden_time_series(client), self.stop))
+        hidden = self.context.selection.of(found)
         kind = WarningKind.MEASUREMENTS_HIDDEN
         if hidden:
             self.context.progress.warn(kind, hidden_measurements.warning(hidden))
@@ -214,9 +218,10 @@ class Cutover:
     def _allow_writes(self) -> None:
         record = self.context.run.record
         assert record.commit_time is not None
-        # From now on, `after_commit` watches a source that is not blocked.
-        begin = position_after(record.commit_time)
-        findings = None if record.options.blocks_source else LateFindings(begin)
+        # From now on, `after_commit` watches a source that this sync does not block. It also watches a source that
+        # others had blocked before the commit, because they may lift their block.
+        is_blocked = record.source in record.found_blocked
+        findings = None if is_blocked else LateFindings(position_after(record.commit_time))
         # If a reset is already saved, it will drop the data, so users must not be told to write.
         self.context.run.update_unless(refuse_resetting, can_write=True, late_findings=findings)
 

@@ -34,6 +34,7 @@ from verifier.cluster.inventory import (
     extent,
     hidden_time_series,
     list_collections,
+    list_kinds,
     list_names,
     list_raw,
     measure,
@@ -79,7 +80,7 @@ def ask(
         filters = DocumentFilters() if refused else options.document_filters
         contents = _if_allowed(lambda: _contents(source.client, selection, filters, stop), stop)
         hidden = frozenset(
-            _all_allowed(lambda: selection.of(hidden_time_series(source.client)), stop)
+            _all_allowed(lambda: selection.of(hidden_time_series(list_kinds(source.client))), stop)
         )
         matches = _if_allowed(
             lambda: _filter_matches(options.namespaces, source.client, evaluator.client, stop), stop

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import Timer
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.support.documents import insert_odd_documents
 from tests.support.pair import Pair
 from tests.support.waiting import PATIENCE
 from verifier.cluster.connect import Client, connect
+from verifier.cluster.document_filters import DOCUMENT_FILTER_FAILED, DocumentFilters
 from verifier.cluster.lookup import _command, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Keys, Portion, Range
@@ -27,6 +29,7 @@ from verifier.compare.documents import Mode
 from verifier.compare.mismatch import DocumentMismatch
 from verifier.compare.scope import NamespacePair
 from verifier.compare.tuning import CheckTuning
+from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import Cancelled, StopToken
 
 NAME = Namespace("d", "c")
@@ -397,3 +400,32 @@ def time_running_out(client: Client) -> Iterator[None]:
         yield
     finally:
         client.admin.command({**point, "mode": "off"})
+
+
+@pytest.mark.parametrize(
+    ("faulty", "own", "named"),
+    [
+        ("source", False, "The query of documentFilter for d.c failed"),
+        ("source", True, "The filter of the check or the query of documentFilter for d.c failed"),
+        ("destination", True, "The filter of the check failed"),
+    ],
+)
+def test_a_failed_query_is_named(pair: Pair, faulty: str, own: bool, named: str) -> None:
+    inverted = {"$expr": {"$gt": [{"$divide": [1, "$n"]}, 0]}}
+    for each in (pair.source, pair.destination):
+        each.client.d.c.insert_one({"_id": 1, "n": 1})
+    side = pair.source if faulty == "source" else pair.destination
+    side.client.d.c.update_one({"_id": 1}, {"$set": {"n": 0}})
+    compared = Comparison(
+        pair.source.client,
+        pair.destination.client,
+        Mode.BINARY,
+        RawBSONDocument(bson.encode(inverted)) if own else None,
+        StopToken(),
+        source_filters=DocumentFilters({NAME: bson.encode(inverted)}),
+    )
+    calls = (partial(mismatches, pair, compared=compared), partial(compared.counts, BOTH))
+    for call in calls:
+        with pytest.raises(OperationError, match=named) as raised:
+            call()
+        assert raised.value.kind is DOCUMENT_FILTER_FAILED

@@ -160,6 +160,9 @@ def test_a_source_blocked_for_another_reason_stays_blocked(pair: Pair, daemon: D
     assert "Stop all applications that write to cluster0" in warning
     assert blocked(pair) == SOURCE
     pair.assert_equal()
+    block(pair.source, False)
+    pair.source.client.d.c.insert_one({"_id": "after the commit"})
+    daemon.wait_for_warning("After the commit, cluster0 (the old source) accepted", "in d.c;")
 
 
 @prepared(Daemon.judge_soon)

@@ -8,7 +8,7 @@ on chance, on the user, on an index or on scripting.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +27,8 @@ from verifier.runtime.tasks import StopToken
 DOCUMENT_FILTER_FAILED = ErrorKind(
     "DocumentFilterFailed",
     409,
-    "The source cannot evaluate a query of documentFilter for one of the documents.",
-    "Find the document by the value or type in the server's message, and change or delete it on the source.",
+    "A cluster cannot evaluate a query of documentFilter, or the filter of a check, for one of the documents.",
+    "Find the document by the value or type in the server's message, and change or delete it.",
 )
 
 # The reasons why an operator cannot select documents, and the refused operators with their reasons.
@@ -120,22 +120,33 @@ def _refused_variable(text: str) -> Iterator[str]:
             )
 
 
-@contextmanager
-def judging(filters: DocumentFilters, source: Namespace) -> Iterator[None]:
+def judging(filters: DocumentFilters, source: Namespace) -> AbstractContextManager[None]:
     """Convert a server's refusal of a command in the block to OperationError DocumentFilterFailed.
 
-    The block reads the source's collection `source`. Nothing is converted if that collection has no query. All other
-    driver errors, such as those that are retried, are raised unchanged.
+    The block only sends commands to the source, about its collection `source`. Nothing is converted if that collection
+    has no query. All other driver errors, such as those that are retried, are raised unchanged.
     """
+    return judging_as([name_of_query(source)] if source in filters else [])
+
+
+@contextmanager
+def judging_as(queries: Iterable[str]) -> Iterator[None]:
+    """Convert refusals in the block as `judging` does. `queries` names the queries of the commands; it may be empty."""
     try:
         yield
     except OperationFailure as error:
-        if source not in filters or failures.named_kind(error) is not None:
+        names = " or ".join(queries)
+        if not names or failures.named_kind(error) is not None:
             raise
         raise OperationError(
             DOCUMENT_FILTER_FAILED,
-            f"The query of documentFilter for {source} failed: {failures.text_of(error)}.",
+            f"{names[0].upper()}{names[1:]} failed: {failures.text_of(error)}.",
         ) from error
+
+
+def name_of_query(source: Namespace) -> str:
+    """Return how messages name the query for the source's collection with this name."""
+    return f"the query of documentFilter for {source}"
 
 
 def bad_queries(

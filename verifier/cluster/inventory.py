@@ -347,22 +347,24 @@ def list_collections(
 
 def list_names(client: Client) -> dict[Namespace, Kind]:
     """Return the kind of each user collection and view, by name. Raises the driver's errors."""
-    return {name: kind for name, kind in _named(client).items() if is_user_namespace(name)}
+    return {name: kind for name, kind in list_kinds(client).items() if is_user_namespace(name)}
 
 
-def hidden_time_series(client: Client) -> set[Namespace]:
+def hidden_time_series(kinds: Mapping[Namespace, Kind]) -> set[Namespace]:
     """Return the names of time series whose measurements are hidden: there are buckets, but no time-series collection.
 
-    MongoDB 6.0 creates such buckets if one client inserts into a collection while another one creates it as a time
-    series. A regular collection may have the name. Raises the driver's errors.
+    `kinds` is the result of `list_kinds`. MongoDB 6.0 creates such buckets if one client inserts into a collection
+    while another one creates it as a time series. A regular collection may have the name.
     """
-    kinds = _named(client)
     buckets = (name for name in kinds if name.collection.startswith(BUCKETS_PREFIX))
     return {each.owner for each in buckets if kinds.get(each.owner) is not Kind.TIME_SERIES}
 
 
-def _named(client: Client) -> dict[Namespace, Kind]:
-    """Return the kind of every collection and view in the user databases, including system collections, by name."""
+def list_kinds(client: Client) -> dict[Namespace, Kind]:
+    """Return the kind of every collection and view in the user databases, including system collections, by name.
+
+    Raises the driver's errors.
+    """
     return {
         Namespace(database, row["name"]): Kind(row["type"])
         for database in filter(is_user_database, client.list_database_names())

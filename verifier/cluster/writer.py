@@ -61,8 +61,8 @@ class ClusterWriter:
         the errors of `confirm`, and `Cancelled` if stopped before a retry; the first attempt is made in any case.
 
         `is_done`, which is only used if `retried`, is called before each attempt: if it returns True, the command has
-        already had its effect, and an empty reply is returned. With `is_done`, the error CommandFailed is retried, too:
-        another command may have changed the same index meanwhile.
+        already had its effect, and an empty reply is returned. With `is_done`, the error CommandFailed is retried for a
+        minute, too: another command may have changed the same index meanwhile.
         """
 
         # Our fields go last: the first field names the command.
@@ -183,9 +183,12 @@ def _is_timeless(error: BaseException) -> Temporary | None:
 
 
 def _overtaken(error: BaseException) -> Temporary | None:
-    """Classify an error for `retry` as `failures.temporary` does, but also retry if another command was faster."""
+    """Classify an error for `retry` as `failures.temporary` does, but also retry if another command was faster.
+
+    This retry is limited, because the same code can have other causes, which may be permanent.
+    """
     if failures.code_of(error) == failures.COMMAND_FAILED:
-        return failures.again(error)
+        return failures.again(error)._replace(patience=failures.UNFORESEEN_PATIENCE)
     return failures.temporary(error)
 
 

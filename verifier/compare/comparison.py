@@ -6,7 +6,7 @@ A portion is a range of `_id` values, or a set of single `_id` values. Both coll
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from pymongo.errors import NetworkTimeout, OperationFailure, PyMongoError
 
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
-from verifier.cluster.document_filters import DocumentFilters, judging
+from verifier.cluster.document_filters import DocumentFilters, judging_as, name_of_query
 from verifier.cluster.inventory import list_raw
 from verifier.cluster.lookup import among, bounds
 from verifier.cluster.namespace import Namespace
@@ -39,6 +39,7 @@ from verifier.compare.order import CollatedOrder, Order, any_order, simple_order
 from verifier.compare.pairing import Pairing, Unequal
 from verifier.compare.scope import NamespacePair
 from verifier.compare.tuning import CheckTuning
+from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import Budget, StopToken, together
 
@@ -57,6 +58,9 @@ OnPages = Callable[[int, int], None]
 
 # The cluster time at or after which each side is read; None if any time will do.
 NotBefore = tuple[Timestamp | None, Timestamp | None]
+
+# Queries that select documents. The keys name them in error texts.
+_Queries = Mapping[str, RawBSONDocument]
 
 
 class Comparison:
@@ -104,9 +108,8 @@ class Comparison:
         driver's errors that are not temporary, OperationError DocumentFilterFailed, and `Cancelled`.
         """
         reading = _Reading(names, portion, not_before, first_page)
-        with judging(self._source_filters, names.source):
-            for unequal in self._unequal(reading, on_pages):
-                yield self._mismatch(names, unequal)
+        for unequal in self._unequal(reading, on_pages):
+            yield self._mismatch(names, unequal)
 
     def counts(self, names: NamespacePair) -> tuple[int, int] | None:
         """Return the numbers of documents to compare in a collection: on the source, and on the destination.
@@ -116,11 +119,10 @@ class Comparison:
         equal; otherwise, count the documents with a scan. Return None if a scan takes longer than 45 seconds. Raises
         the driver's errors that are not temporary, OperationError DocumentFilterFailed, and `Cancelled`.
         """
-        with judging(self._source_filters, names.source):
-            source, destination = self._counts(names, scan=False)
-            if source != destination and source is not None and destination is not None:
-                # Stored counts may be wrong after a server's crash: only a scan proves a difference.
-                source, destination = self._counts(names, scan=True)
+        source, destination = self._counts(names, scan=False)
+        if source != destination and source is not None and destination is not None:
+            # Stored counts may be wrong after a server's crash: only a scan proves a difference.
+            source, destination = self._counts(names, scan=True)
         return None if source is None or destination is None else (source, destination)
 
     def _counts(self, names: NamespacePair, scan: bool) -> tuple[int | None, int | None]:
@@ -145,15 +147,13 @@ class Comparison:
         reply = read(lambda: database.command({"count": name.collection}), self._stop)
         return int(reply["n"])
 
-    def _scanned_count(
-        self, client: Client, name: Namespace, queries: Sequence[RawBSONDocument]
-    ) -> int | None:
+    def _scanned_count(self, client: Client, name: Namespace, queries: _Queries) -> int | None:
         """Return the number of documents that match all of the queries; None if the scan takes too long."""
         # Do not use an aggregation: it refuses filters that a find accepts, such as $where.
         command = {
             "count": name.collection,
             # Without a query, the server would return the stored count.
-            "query": {"$and": queries} if queries else _ANY,
+            "query": {"$and": [*queries.values()]} if queries else _ANY,
             "hint": _NATURAL,
             "readConcern": _MAJORITY,
             "maxTimeMS": _LONGEST_COUNT_MS,
@@ -169,7 +169,8 @@ class Comparison:
                     raise
                 return None
 
-        return read(count, self._stop)
+        with judging_as(queries):
+            return read(count, self._stop)
 
     def _unequal(self, reading: _Reading, on_pages: OnPages) -> Iterator[Unequal]:
         """Yield the documents of `reading.portion` that differ on the two clusters.
@@ -193,7 +194,7 @@ class Comparison:
                         pairing = self._open(reading, stored, on_pages, cursors)
                     with self._room.hold(2 * pairing.page_bytes):
                         return pairing.step()
-                except PyMongoError as error:
+                except (PyMongoError, OperationError) as error:
                     cursors.close()
                     self._listed.pop(reading.names, None)
                     reading = reading.after(pairing.aligned if pairing else None)
@@ -234,7 +235,7 @@ class Comparison:
             self._clients, reading.names, reading.not_before, stored, strict=True
         ):
             if each.is_there:
-                command = {**reading.command(name, time, each, []), **part.beyond}
+                command = {**reading.command(name, time, each, {}), **part.beyond}
                 end = end_of_part(RawCursor(client, name.database, command))
                 first = end if first is None or (end and order(end, first)) else first
         return reading._replace(end=first)
@@ -249,13 +250,16 @@ class Comparison:
         order = _order(self._clients[0], stored[0].collation, stored[1].collation)
         source, destination = (
             (
-                cursors.enter_context(
-                    RawCursor(client, name.database, reading.command(name, time, each, filters))
+                _Selected(
+                    cursors.enter_context(
+                        RawCursor(client, name.database, reading.command(name, time, each, queries))
+                    ),
+                    queries,
                 )
                 if each.is_there
                 else _Nothing()
             )
-            for client, name, time, each, filters in zip(
+            for client, name, time, each, queries in zip(
                 self._clients,
                 reading.names,
                 reading.not_before,
@@ -286,14 +290,14 @@ class Comparison:
             self._listed[names] = found = together(*calls)
         return found
 
-    def _filters(self, name: Namespace) -> tuple[list[RawBSONDocument], list[RawBSONDocument]]:
+    def _filters(self, name: Namespace) -> tuple[_Queries, _Queries]:
         """Return the queries that select a collection's documents: for the source, and for the destination.
 
         `name` is the name of the collection on the source.
         """
-        common = [] if self._filter is None else [self._filter]
+        common = {} if self._filter is None else {"the filter of the check": self._filter}
         selected = self._source_filters.of(name)
-        return common if selected is None else [*common, selected], common
+        return common if selected is None else {**common, name_of_query(name): selected}, common
 
     def _mismatch(self, names: NamespacePair, found: Unequal) -> DocumentMismatch:
         fields: tuple[FieldDifference, ...] = ()
@@ -327,6 +331,19 @@ def _order(client: Client, source: Document | None, destination: Document | None
     if source != destination:
         return any_order
     return simple_order if source is None else CollatedOrder(client, source)
+
+
+class _Selected:
+    """The documents of a cursor that the server selects by queries."""
+
+    def __init__(self, cursor: RawCursor, queries: _Queries) -> None:
+        self._cursor = cursor
+        self._queries = queries
+
+    def read(self, size: int) -> Page | None:
+        """Read a page as `RawCursor.read` does. Raises OperationError DocumentFilterFailed, and the driver's errors."""
+        with judging_as(self._queries):
+            return self._cursor.read(size)
 
 
 class _Nothing:
@@ -411,12 +428,12 @@ class _Reading(NamedTuple):
         name: Namespace,
         not_before: Timestamp | None,
         stored: _Stored,
-        queries: Sequence[RawBSONDocument],
+        queries: _Queries,
     ) -> dict[str, Any]:
         concern: dict[str, Any] = {"level": "majority"}
         if not_before is not None:
             concern["afterClusterTime"] = not_before
-        filters, ends, left = list(queries), {}, self.left
+        filters, ends, left = [*queries.values()], {}, self.left
         if isinstance(left, Range):
             ends = left.bounds
         else:
