@@ -40,6 +40,7 @@ def connect_to(uri: str) -> None:
         "mongodb://host/?readConcernLevel=majority&w=majority&readPreference=primary",
         "mongodb://host/?READPREFERENCE=primary&W=majority",
         "mongodb://host/?serverSelectionTimeoutMS=500&connectTimeoutMS=500&tls=true",
+        "mongodb://host/?loadBalanced=false",
     ],
 )
 def test_a_usable_string_passes(uri: str) -> None:
@@ -56,6 +57,9 @@ CONCERNS = [
     ("readpreference=primaryPreferred", "read preference must be primary"),
     ("socketTimeoutMS=1000", "socketTimeoutMS must not be set"),
     ("sockettimeoutms=1000", "socketTimeoutMS must not be set"),
+    ("timeoutMS=500", "timeoutMS must not be set"),
+    ("waitQueueTimeoutMS=50", "waitQueueTimeoutMS must not be set"),
+    ("loadBalanced=true", "loadBalanced must be false"),
 ]
 
 
