@@ -51,6 +51,12 @@ _CONNECTING = 16
 # All other mechanisms need no extra package.
 _MECHANISMS = {"MONGODB-AWS": ("pymongo_auth_aws", "aws"), "GSSAPI": ("kerberos", "gssapi")}
 _COMPRESSORS = ("zlib", "snappy", "zstd")
+# The smallest limit of connections to a server that is accepted. Each change stream uses a connection nearly all the
+# time; with a single one, the other threads got too few turns to compare anything.
+_LEAST_POOL = 10
+# Timeouts that would make calls fail although the servers answer: on a long call, or while other threads use all
+# connections.
+_REFUSED = ("socketTimeoutMS", "timeoutMS", "waitQueueTimeoutMS")
 _TLS_FILES = ("tlsCertificateKeyFile", "tlsCAFile", "tlsCRLFile")
 _TLS_PASSWORD = "tlsCertificateKeyFilePassword"
 
@@ -64,9 +70,16 @@ def _violations(options: Mapping[str, Any], compressors: Sequence[str]) -> list[
     if str(options.get("readPreference", "primary")).lower() != "primary":
         violations.append("Invalid URI option, read preference must be primary")
     given = {name.lower() for name in options}
-    for name in ("socketTimeoutMS", "timeoutMS"):
+    for name in _REFUSED:
         if name.lower() in given:
             violations.append(f"Invalid URI option, {name} must not be set")
+    if options.get("loadBalanced", False):
+        # Behind a load balancer, a client sees neither the members of a replica set nor the routers.
+        violations.append("Invalid URI option, loadBalanced must be false")
+    if 0 < (options.get("maxPoolSize") or 0) < _LEAST_POOL:
+        violations.append(
+            f"Invalid URI option, maxPoolSize must be at least {_LEAST_POOL}, or 0 for no limit"
+        )
     if not {*compressors} <= {*_COMPRESSORS}:
         known = ", ".join(_COMPRESSORS)
         violations.append(f"Invalid URI option, compressors must be some of {known}")

@@ -34,6 +34,7 @@ from verifier.runtime.connections import (
     make_room,
 )
 from verifier.runtime.errors import ErrorKind, OperationError, describe
+from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import StopToken
 from verifier.runtime.tls import Certificate
 
@@ -100,8 +101,12 @@ def json_body(read: Callable[[str], Any] = strict_json.read) -> dict[str, Any]:
     """Return the request body as a JSON object, regardless of its content type; an absent body counts as {}.
 
     The body must be UTF-8, as RFC 8259 requires; a leading byte order mark is ignored. `read` parses the text; it must
-    raise ValueError or RecursionError for invalid text. Raises OperationError MalformedBody for any other body.
+    raise ValueError or RecursionError for invalid text. Raises OperationError MalformedBody for any other body, and
+    InvalidRequest for query parameters: a command must not be executed without its dryRun.
     """
+    if request.args:
+        given = "; ".join(f"{name}: Must be in the body, not in the URL" for name in request.args)
+        raise OperationError(INVALID_REQUEST, f"{given}.")
     data = request.get_data()
     if not data.strip():
         return {}

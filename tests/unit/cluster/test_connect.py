@@ -40,6 +40,9 @@ def connect_to(uri: str) -> None:
         "mongodb://host/?readConcernLevel=majority&w=majority&readPreference=primary",
         "mongodb://host/?READPREFERENCE=primary&W=majority",
         "mongodb://host/?serverSelectionTimeoutMS=500&connectTimeoutMS=500&tls=true",
+        "mongodb://host/?loadBalanced=false",
+        "mongodb://host/?maxPoolSize=10",
+        "mongodb://host/?maxPoolSize=0",
     ],
 )
 def test_a_usable_string_passes(uri: str) -> None:
@@ -56,6 +59,11 @@ CONCERNS = [
     ("readpreference=primaryPreferred", "read preference must be primary"),
     ("socketTimeoutMS=1000", "socketTimeoutMS must not be set"),
     ("sockettimeoutms=1000", "socketTimeoutMS must not be set"),
+    ("timeoutMS=500", "timeoutMS must not be set"),
+    ("waitQueueTimeoutMS=50", "waitQueueTimeoutMS must not be set"),
+    ("maxPoolSize=1", "maxPoolSize must be at least 10, or 0 for no limit"),
+    ("maxpoolsize=9", "maxPoolSize must be at least 10, or 0 for no limit"),
+    ("loadBalanced=true", "loadBalanced must be false"),
 ]
 
 

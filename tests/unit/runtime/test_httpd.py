@@ -65,6 +65,12 @@ def test_an_object_is_read(client: FlaskClient, data: bytes, body: dict[str, Any
     assert client.post("/body", data=data).get_json() == {"body": body}
 
 
+@pytest.mark.parametrize("query", ["dryRun=true", "dryRun", "dryRun=true&dryRun=false"])
+def test_query_parameters_of_a_command_are_refused(client: FlaskClient, query: str) -> None:
+    answer = client.post(f"/body?{query}", data=b"{}")
+    assert "dryRun: Must be in the body" in assert_error(answer, 400, "InvalidRequest")
+
+
 @pytest.mark.parametrize("kind", ["application/json", "text/plain", "x", ""])
 def test_the_content_type_is_ignored(client: FlaskClient, kind: str) -> None:
     assert client.post("/body", data=b'{"a": 1}', content_type=kind).status_code == 200
