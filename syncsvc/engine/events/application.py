@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection
-from functools import partial
 
 from bson.timestamp import Timestamp
 
@@ -154,4 +153,5 @@ class Application:
             self._stop.sleep(self._context.tuning.note_interval)
             noted = self._tail.noted
             with waiting(_NOT_REPORTED, _CHECK_MAJORITY):
-                wait_until(partial(self._tail.has_reached, noted), self._stop, SLOW_POLL)
+                while self._tail.is_short_of(noted):
+                    self._stop.sleep(SLOW_POLL)

@@ -99,8 +99,10 @@ class Tail:
         # One page waits here, and another one in the thread that reads.
         self._pages: Channel[StreamPage] = Channel(1, stop)
         self._held_after: Timestamp | None = None
-        # Cluster times of the source: of the newest page, and of the newest no-op that the stream should have reached.
-        self._newest = self._noted = frontier.passed.time
+        # The cluster time of the newest no-op that the stream should have reached.
+        self._noted = frontier.passed.time
+        # The cluster time of the newest page, and `_noted` when that page arrived.
+        self._newest = self._noted, self._noted
 
     @property
     def held_after(self) -> Timestamp | None:
@@ -128,9 +130,10 @@ class Tail:
         self._noted = noted
         self._show_lag(noted)
 
-    def has_reached(self, time: Timestamp) -> bool:
-        """Return whether the stream has reached `time`, or the reader is blocked, so that this is unknown."""
-        return self._newest >= time or self._held_after is not None
+    def is_short_of(self, noted: Timestamp) -> bool:
+        """Return whether pages arrive, but do not reach `noted`, which was passed to `should_reach` before."""
+        newest, expected = self._newest
+        return self._held_after is None and newest < noted <= expected
 
     def read(self) -> None:
         """Read pages of change events, and queue them for `run`, until stopped.
@@ -141,7 +144,7 @@ class Tail:
         for page, seconds in timed(self._reader.pages()):
             if page.events:  # otherwise, the read only waited for events
                 stopwatch.note(Operation.EVENTS_READ, seconds)
-            self._newest = page.source_time
+            self._newest = page.source_time, self._noted
             self._held_after = page.position.time
             self._pages.put(page, 1)
             self._held_after = None
