@@ -63,6 +63,8 @@ def _violations(options: Mapping[str, Any], compressors: Sequence[str]) -> list[
         violations.append("Invalid URI option, write concern must be majority")
     if str(options.get("readPreference", "primary")).lower() != "primary":
         violations.append("Invalid URI option, read preference must be primary")
+    if options.get("loadBalanced"):
+        violations.append("Invalid URI option, loadBalanced must not be true")
     given = {name.lower() for name in options}
     for name in ("socketTimeoutMS", "timeoutMS"):
         if name.lower() in given:

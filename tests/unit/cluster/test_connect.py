@@ -56,6 +56,7 @@ CONCERNS = [
     ("readpreference=primaryPreferred", "read preference must be primary"),
     ("socketTimeoutMS=1000", "socketTimeoutMS must not be set"),
     ("sockettimeoutms=1000", "socketTimeoutMS must not be set"),
+    ("loadBalanced=true", "loadBalanced must not be true"),
 ]
 
 
