@@ -96,6 +96,29 @@ def test_a_missing_majority_is_shown_and_holds_up_no_command(
     pair.assert_equal()
 
 
+@from_three
+@prepared(Daemon.warn_soon)
+def test_a_missing_majority_of_the_source_is_shown(
+    three: ThreeMembers, pair: Pair, daemon: Daemon
+) -> None:
+    """By default, a replica set with an arbiter acknowledges writes that its change stream cannot report yet.
+
+    The default write concern has the same effect here. The lag must grow, and a warning must name the cause.
+    """
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    with default_write_concern(pair, 1), three.without_majority():
+        pair.source.client.d.c.insert_one({"_id": "unreplicated"})
+        shown = wait_for(lambda: warning(daemon, "change stream of the source"), "a warning")
+        assert "since" in shown and "majority" in shown
+        wait_for(lambda: (daemon.progress()["lagTimeSeconds"] or 0) > 10, "a lag")
+        assert all((daemon.progress()["lagTimeSeconds"] or 0) > 10 for _ in range(20))
+    daemon.commit()
+    daemon.wait_without_warning()
+    pair.assert_equal()
+
+
 @pytest.mark.full
 def test_a_reset_during_an_outage_is_never_run(
     three: ThreeMembers, pair: Pair, daemon: Daemon

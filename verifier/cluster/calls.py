@@ -29,7 +29,11 @@ _WRITING = (
     "Check with rs.status() that a majority of the members of the replica set (on a sharded cluster, of each shard) "
     "run and replicate."
 )
-_ANSWERING = "Check the server, its load, and the network to it. The command is cancelled after a timeout and retried."
+# Reads wait for the majority, too, if no majority has yet replicated the time from which they must read.
+_ANSWERING = (
+    "Check the server, its load, and the network to it, and with rs.status() that a majority of its replica set runs "
+    "and replicates. The command is cancelled after a timeout and retried."
+)
 _REMEDIES = {
     **dict.fromkeys(
         ("insert", "update", "delete", "create", "drop", "dropIndexes", "commitTransaction"),

@@ -69,9 +69,9 @@ CLUSTER_UNREACHABLE = ErrorKind(
     "ClusterUnreachable",
     409,
     "A cluster does not answer, or cannot run a command at the moment.",
-    "Check that the servers of the cluster run and have a primary, and that the connection string is right: the "
-    "addresses, replicaSet, and, if the servers require TLS, tls and tlsCAFile. If the message names another cause, "
-    "such as a full disk, remove it.",
+    "Check that the servers of the cluster run and have a primary and a majority, and that the connection string is "
+    "right: the addresses, replicaSet, and, if the servers require TLS, tls and tlsCAFile. If the message names "
+    "another cause, such as a full disk, remove it.",
 )
 NOT_AUTHORIZED = ErrorKind(
     "NotAuthorized",

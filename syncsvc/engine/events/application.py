@@ -17,13 +17,18 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.frontier import Frontier
 from syncsvc.engine.run.points import Point
 from verifier.cluster.note import append_note
-from verifier.cluster.times import Position, seconds_between
+from verifier.cluster.times import Position
 from verifier.compare.feed import Feed
-from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup, wait_until
+from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken, TaskGroup, wait_until
 from verifier.runtime.waits import waiting
 
 # What an operator can do about a long wait for the application of change events.
 LOOK_AT_LAG = "lagTimeSeconds in GET /api/v1/progress shows the lag. If the lag does not fall, see the other warnings."
+_NOT_REPORTED = "The change stream of the source does not report the newest writes"
+_CHECK_MAJORITY = (
+    "It reports a write once a majority of the members has it: check with rs.status() on the source, or on its shards, "
+    "that the members are up and replicate. No write is lost: the sync continues afterwards."
+)
 # How long a no-op that is appended to an idle source's oplog may take to arrive in the change stream, in seconds.
 _NOTE_TRAVELS = 1.0
 
@@ -76,6 +81,7 @@ class Application:
         group.spawn("tail", self._tail.run)
         group.spawn("position", self._keep_position)
         group.spawn("notes", self._keep_moving)
+        group.spawn("stream", self._watch_stream)
 
     def held_after(self) -> Timestamp | None:
         """Return the cluster time of the source from which the reader of the change stream will continue.
@@ -138,5 +144,14 @@ class Application:
             # After this pause, a stream that is being read has reached the no-op. Without the pause, the destination
             # would seem to lag behind an idle source.
             self._stop.sleep(_NOTE_TRAVELS)
-            self._context.progress.set_lag(seconds_between(self._frontier.passed.time, now))
+            self._tail.should_reach(now)
             self._stop.sleep(self._context.tuning.note_interval)
+
+    def _watch_stream(self) -> None:
+        """Warn, until stopped, while the change stream does not reach a no-op that was appended to the oplog."""
+        while True:
+            self._stop.sleep(self._context.tuning.note_interval)
+            noted = self._tail.noted
+            with waiting(_NOT_REPORTED, _CHECK_MAJORITY):
+                while self._tail.is_short_of(noted):
+                    self._stop.sleep(SLOW_POLL)

@@ -99,6 +99,10 @@ class Tail:
         # One page waits here, and another one in the thread that reads.
         self._pages: Channel[StreamPage] = Channel(1, stop)
         self._held_after: Timestamp | None = None
+        # The cluster time of the newest no-op that the stream should have reached.
+        self._noted = frontier.passed.time
+        # The cluster time of the newest page, and `_noted` when that page arrived.
+        self._newest = self._noted, self._noted
 
     @property
     def held_after(self) -> Timestamp | None:
@@ -113,6 +117,24 @@ class Tail:
         """Return whether the attempt to build the withheld indexes is over: they are built, or left to the commit."""
         return self._has_tried_withheld
 
+    @property
+    def noted(self) -> Timestamp:
+        """Return the cluster time of the newest no-op that was passed to `should_reach`."""
+        return self._noted
+
+    def should_reach(self, noted: Timestamp) -> None:
+        """Measure the lag at least against `noted`, the cluster time of a no-op in the source's oplog.
+
+        The times of the pages are not sufficient: they do not advance while the source has no majority.
+        """
+        self._noted = noted
+        self._show_lag(noted)
+
+    def is_short_of(self, noted: Timestamp) -> bool:
+        """Return whether pages arrive, but do not reach `noted`, which was passed to `should_reach` before."""
+        newest, expected = self._newest
+        return self._held_after is None and newest < noted <= expected
+
     def read(self) -> None:
         """Read pages of change events, and queue them for `run`, until stopped.
 
@@ -122,6 +144,7 @@ class Tail:
         for page, seconds in timed(self._reader.pages()):
             if page.events:  # otherwise, the read only waited for events
                 stopwatch.note(Operation.EVENTS_READ, seconds)
+            self._newest = page.source_time, self._noted
             self._held_after = page.position.time
             self._pages.put(page, 1)
             self._held_after = None
@@ -145,8 +168,10 @@ class Tail:
             self._apply_listing(page.position)
             self._try_withheld(page.position)
             self._repair_work.run_pending(page.source_time)
-            lag = seconds_between(self._frontier.passed.time, page.source_time)
-            self._context.progress.set_lag(lag)
+            self._show_lag(max(page.source_time, self._noted))
+
+    def _show_lag(self, now: Timestamp) -> None:
+        self._context.progress.set_lag(seconds_between(self._frontier.passed.time, now))
 
     def _hand_on(self, page: StreamPage) -> None:
         before: bytes | None = None
