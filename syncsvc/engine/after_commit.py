@@ -76,8 +76,8 @@ def watch_source(context: RunContext, stop: StopToken) -> None:
 
     The watch ends when enough writes are found or a day has passed. Its warnings last until `stop` is set or the sync
     is no longer COMMITTING or COMMITTED, and appear again after a restart. If this sync has blocked the source, or an
-    earlier version of syncsvc committed the sync, nothing is watched. Raises `Cancelled` when stopped, or if another process
-    has taken the sync over.
+    earlier version of syncsvc committed the sync, nothing is watched. Raises `Cancelled` when stopped, or if another
+    process has taken the sync over.
     """
     wait_until(lambda: context.run.record.can_write, stop, SLOW_POLL)
     record = context.run.record
