@@ -200,6 +200,28 @@ def test_a_collection_created_later_whose_name_is_not_utf_8_prevents_the_commit(
     assert [*pair.destination.client.e.c.find()] == [{"_id": 1}]
 
 
+def _rename_to_bad_name(client: Client) -> None:
+    target = b"\x02renameCollection\0" + _text(b"d.c") + b"\x02to\0" + _text(b"d.a\xff")
+    command = RawBSONDocument(rawbson.document(target), rawbson.RAW_LENIENT)
+    client.admin.command({"applyOps": [{"op": "c", "ns": "d.$cmd", "o": command}]})
+
+
+def test_a_collection_that_gets_a_name_that_is_not_utf_8_fails_the_sync(
+    pair: Pair, daemon: Daemon
+) -> None:
+    client = pair.source.client
+    client.d.c.insert_many({"_id": n} for n in range(10))
+    client.e.c.insert_one({"_id": 1})
+    daemon.start()
+    daemon.wait_until_committable()
+    _rename_to_bad_name(client)
+    daemon.wait_for_failure("UnsupportedCollection", "d.a\N{REPLACEMENT CHARACTER}")
+    client.drop_database("d")
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+
+
 def test_a_synced_collection_may_get_a_name_with_the_replacement_character(
     pair: Pair, daemon: Daemon
 ) -> None:

@@ -25,6 +25,7 @@ from syncsvc.engine.definitions.naming import (
 )
 from syncsvc.engine.definitions.other_case import case_violations
 from syncsvc.engine.definitions.source_lookup import (
+    find_named_on_source,
     find_on_source,
     has_name_on_source,
     size_on_source,
@@ -33,7 +34,13 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
 from syncsvc.options import RenamedOut
-from syncsvc.rules.indexing import check, destined, rename_violations
+from syncsvc.rules.indexing import (
+    check,
+    destined,
+    is_undecodable,
+    rename_violations,
+    text_violations,
+)
 from syncsvc.rules.sharding import key_of
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.namespace import UUID_PATTERN, Namespace
@@ -127,9 +134,15 @@ class Renames:
 
         `definition` is its definition on the source, with the name to check.
         """
+        name = definition.namespace
+        # Events and listings contain U+FFFD in place of invalid bytes, but a search for that name finds nothing.
+        is_invalid = (
+            is_undecodable(name) and find_named_on_source(self._context, name, self._stop) is None
+        )
         return [
+            *(text_violations(definition) if is_invalid else ()),
             *rename_violations(definition, self._context.target),
-            *case_violations(self._context, definition.namespace, self._stop),
+            *case_violations(self._context, name, self._stop),
         ]
 
     def is_refused(self, definition: CollectionSpec) -> bool:
