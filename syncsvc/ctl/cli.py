@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from io import TextIOWrapper
 
@@ -10,6 +11,7 @@ from click.shell_completion import get_completion_class
 
 from syncsvc.ctl.cutover import commit
 from syncsvc.ctl.examining import diagnose, examine, report
+from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.lists import mismatches, namespaces, users
 from syncsvc.ctl.of_sync import (
     limit,
@@ -86,4 +88,19 @@ def main() -> None:
         # Characters that the encoding of the output lacks are escaped.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    syncctl.main(prog_name="syncctl")
+    try:
+        syncctl.main(prog_name="syncctl")
+    except OSError as error:
+        # Python flushes the buffered output again when the process ends, which would fail again and replace the status.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_unwritable(error))
+
+
+def _unwritable(error: OSError) -> Exit:
+    """Report that the output cannot be written. Return the exit status."""
+    text = (
+        f"The output cannot be written: {error}. If this was a command, the called process may have received it: run "
+        "syncctl status or syncctl verifier status."
+    )
+    print(text, file=sys.stderr)
+    return Exit.UNREACHABLE

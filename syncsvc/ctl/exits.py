@@ -27,8 +27,9 @@ class Exit(IntEnum):
     )
     UNREACHABLE = (
         3,
-        "The called process did not answer, or its answer cannot be read. After a command, it is unknown whether the "
-        "process received it: see ``syncctl status`` or ``syncctl verifier status``.",
+        "The called process did not answer, its answer cannot be read, or the output cannot be written. After a "
+        "command, it is unknown whether the process received it: see ``syncctl status`` or ``syncctl verifier "
+        "status``.",
     )
     NOT_YET = (
         4,

@@ -16,8 +16,10 @@ from syncsvc.ctl.facts import Fact
 from syncsvc.ctl.text import count, duration, percent, printable, share, size
 
 _NAMES_SHOWN = 50
-# The table of collections needs this width for all its columns, with a namespace of 30 characters.
+# The table of collections needs these widths for all its columns with a namespace of 30 characters, and for
+# `_NARROW_COLUMNS` with one of 15.
 _WIDE = 120
+_NARROW = 60
 Row = tuple[str, RenderableType]
 
 
@@ -122,9 +124,11 @@ def _estimate(name: str, value: float | None) -> str:
 
 def namespaces_view(found: Sequence[Document], width: int) -> RenderableType:
     """Render the progress of collections as a table; omit some columns if `width` characters are too few for all."""
-    columns = _COLUMNS if width >= _WIDE else {name: _COLUMNS[name] for name in _NARROW_COLUMNS}
+    columns = (
+        [*_COLUMNS] if width >= _WIDE else _NARROW_COLUMNS if width >= _NARROW else _LEAST_COLUMNS
+    )
     heads = {title: title not in ("namespace", "phase") for title in columns}
-    return table(heads, ([show(each) for show in columns.values()] for each in found))
+    return table(heads, ([_COLUMNS[title](each) for title in columns] for each in found))
 
 
 def _names(each: Document) -> str:
@@ -169,7 +173,8 @@ _COLUMNS: Mapping[str, Callable[[Document], str]] = {
         count(each["verification"]["mismatches"]) if each["verification"] else "-"
     ),
 }
-_NARROW_COLUMNS = ("namespace", "copied", "size", "compared", "mismatches")
+_NARROW_COLUMNS = ["namespace", "copied", "size", "compared", "mismatches"]
+_LEAST_COLUMNS = ["namespace", "copied", "mismatches"]
 
 
 def mismatches_view(lines: Iterable[Document], shown_id: Any) -> RenderableType:

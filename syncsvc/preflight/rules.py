@@ -148,9 +148,10 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
             f"Both connection strings lead to a {source.topology.value} with the ID {source.identity}."
         )
     else:
-        yield from emptiness_violations(options, found)
+        # These come first: if another sync has copied the user databases, the advice to drop them would be wrong.
         yield from metadata_violations(found.metadata)
         yield from sharing_violations(options, found.others)
+        yield from emptiness_violations(options, found)
     yield from access_violations(options, found)
     target = Target(options, destination.is_sharded, options.names, destination.unknown_options)
     definitions = [each.definition for each in found.contents or ()]

@@ -116,7 +116,7 @@ def test_a_preflight_estimates_and_changes_nothing(pair: Pair, daemon: Daemon) -
     options = {"buildIndexes": "excludeHashedAfterCopy", "copyInNaturalOrder": [{"database": "."}]}
     daemon.start(**options, detectRandomId=False, skipDiskSpaceCheck=True)
     daemon.wait_until_committable()
-    assert told(preflight(daemon)) == ["InvalidState", "DestinationNotEmpty", "MetadataLeftOver"]
+    assert told(preflight(daemon)) == ["InvalidState", "MetadataLeftOver", "DestinationNotEmpty"]
     daemon.commit()
     indexes = pair.destination.client.shop.orders.index_information()
     assert set(indexes) == {"_id_", "when_1"}
@@ -133,8 +133,8 @@ def test_all_violations_are_reported_at_once(pair: Pair, daemon: Daemon) -> None
             daemon,
             [
                 *("ReversibleNeedsWriteBlocking", "ReversibleWithFilter"),
-                *("ReversibleWithoutIndexes", "ShardingNotApplicable", "DestinationNotEmpty"),
-                *("MetadataLeftOver", "MetadataLeftOver", "TTLNotVerifiable"),
+                *("ReversibleWithoutIndexes", "ShardingNotApplicable", "MetadataLeftOver"),
+                *("MetadataLeftOver", "DestinationNotEmpty", "TTLNotVerifiable"),
                 *("InsufficientMemory", "InsufficientDestinationDiskSpace"),
             ],
             reversible=True,
@@ -158,8 +158,8 @@ def test_all_violations_are_reported_at_once(pair: Pair, daemon: Daemon) -> None
         assert_both_tell(
             daemon,
             [
-                *("WriteBlockingWithFilter", "DestinationNotEmpty", "MetadataLeftOver"),
-                "MetadataLeftOver",
+                *("WriteBlockingWithFilter", "MetadataLeftOver", "MetadataLeftOver"),
+                "DestinationNotEmpty",
             ],
             enableUserWriteBlocking=True,
             excludeNamespaces=[{"database": "other"}],
@@ -169,8 +169,8 @@ def test_all_violations_are_reported_at_once(pair: Pair, daemon: Daemon) -> None
         assert_both_tell(
             daemon,
             [
-                *("InvalidRequest", "DestinationNotEmpty", "MetadataLeftOver"),
-                *("MetadataLeftOver", "InsufficientMemory"),
+                *("InvalidRequest", "MetadataLeftOver", "MetadataLeftOver"),
+                *("DestinationNotEmpty", "InsufficientMemory"),
             ],
             includeNamespaces=[{"databaseRegex": {"pattern": "("}}],
         )

@@ -8,18 +8,23 @@ import os
 import resource
 import ssl
 import stat
+import subprocess
+import sys
 import tarfile
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
 from click.testing import CliRunner
+from rich.console import Console
 
 from syncsvc.ctl import archive
 from syncsvc.ctl.cli import syncctl
 from syncsvc.ctl.client import system_authorities
 from syncsvc.ctl.exits import Exit
+from syncsvc.ctl.tables import namespaces_view
 from syncsvc.rules.repairing import Action
 from tests.support.service_process import free_port
 from tests.support.stub_api import StubApi, stub_api
@@ -339,6 +344,21 @@ def test_namespaces_are_paged_filtered_and_sorted(api: StubApi, run: Run) -> Non
     assert "z.large" in lines and "shop.orders" not in lines and "a.done" not in lines
     assert "1 of 2 collections; --limit shows more." in lines
     assert "after=shop.orders" in api.requests[1].path
+
+
+def test_namespaces_fit_into_a_narrow_terminal() -> None:
+    printed = StringIO()
+    Console(file=printed, width=40).print(namespaces_view([NAMESPACE], 40))
+    assert "namespace" in printed.getvalue() and "shop.orders" in printed.getvalue()
+
+
+def test_an_output_that_cannot_be_written_has_its_own_status(api: StubApi) -> None:
+    api.answer("progress", answer(COPYING))
+    command = [sys.executable, "-m", "syncsvc.ctl", "--url", api.url, "status"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (Exit.UNREACHABLE, 1)
+    assert "No space left on device" in done.stderr and "syncctl status" in done.stderr
 
 
 def test_a_preflight_with_violations_fails(api: StubApi, run: Run) -> None:

@@ -603,8 +603,8 @@ def test_all_violations_are_found_at_once() -> None:
         "ShardingNotApplicable",
         "UnsupportedServerVersion",
         "UnsupportedServerVersion",
-        "DestinationNotEmpty",
         "MetadataLeftOver",
+        "DestinationNotEmpty",
         *("NotAuthorized",) * 4,
     ]
 
