@@ -168,7 +168,7 @@ NO_MEMBER_TO_COPY = ErrorKind(
     409,
     "No member of the source is suitable for the start options copyReadPreference and copyReadPreferenceTags.",
     "Check that a member with the requested role runs (rs.status()) and has the requested tags (rs.conf()), and that "
-    "this host can connect to the member. Hidden members are never read.",
+    "this host can connect to the member. Hidden and delayed members are never read.",
 )
 INVALID_SHARDING_ENTRY = ErrorKind(
     "InvalidShardingEntry",

@@ -291,7 +291,7 @@ class ChangeReader:
             return f"The oplog of the primary at {facts.address} no longer reaches back to {since}."
         return (
             f"The oplog at {facts.address} no longer reaches back to {since}, nor does the oplog of any other member "
-            "(hidden members were not asked)."
+            "(hidden and delayed members were not asked)."
         )
 
     def _pages(self) -> Iterator[StreamPage]:
@@ -388,7 +388,7 @@ def only_elsewhere(found: Reach, time: Timestamp) -> Temporary | None:
     """Return a temporary failure if the oplog of any member reaches, or may reach, back to `time`.
 
     The text of the failure names these members. Return None if every asked member answered, and no oplog reaches back
-    to `time`. `found` is the result of `oplog_reach.reach`, which does not ask hidden members.
+    to `time`. `found` is the result of `oplog_reach.reach`, which does not ask hidden and delayed members.
     """
     if found.none:
         return None
