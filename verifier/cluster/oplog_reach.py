@@ -32,8 +32,8 @@ class Reach:
 def reach(client: Client, time: Timestamp) -> Reach:
     """Ask the data-bearing members, not only the primary, whether their oplogs reach back to `time`.
 
-    Hidden and delayed members are not asked, because the driver does not know them. Members whose oplog cannot be read are
-    `unknown`; no errors of the driver are raised.
+    Hidden and delayed members are not asked, because the driver does not know them. Members whose oplog cannot be read
+    are `unknown`; no errors of the driver are raised.
     """
     holding, unknown = [], []
     for address, member in client.topology_description.server_descriptions().items():
