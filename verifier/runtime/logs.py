@@ -23,6 +23,7 @@ from typing import Any, TextIO
 
 from pythonjsonlogger.json import JsonFormatter
 
+from verifier.runtime import waits
 from verifier.runtime.files import open_private
 from verifier.runtime.quantities import visible
 
@@ -34,6 +35,8 @@ _NEAREST = {"TRACE": "DEBUG", "PANIC": "FATAL"}
 AUDIT_LOGGER = "audit"
 
 _log = logging.getLogger(__name__)
+
+_UNWRITABLE = "The process continues, but lines are missing in the file: free space on its disk, or correct its folder."
 
 # A new process continues a log file that is smaller than this, in bytes.
 _SMALL = 1_000_000
@@ -144,6 +147,9 @@ class LogFile(logging.FileHandler):
     Rotation happens when the process starts, unless the old file is small and ends with a complete line, and before the
     first line after a call of `request_rotation`. If the old file cannot be renamed, the constructor raises OSError; a
     later rotation continues the file.
+
+    While the file cannot be written, for example on a full disk, the handler reports this once on stderr, and shows it
+    as a long wait. The first line that is written afterwards is followed by a warning about the missing lines.
     """
 
     def __init__(self, path: Path) -> None:
@@ -151,6 +157,11 @@ class LogFile(logging.FileHandler):
             _move_away(path)
         super().__init__(path)
         self._rotation_requested = False
+        # Whether the newest line could not be written, the number of such lines since the last one that could, and the
+        # wait that shows this.
+        self._failed = False
+        self._unwritten = 0
+        self._wait: waits.Wait | None = None
 
     def request_rotation(self) -> None:
         """Request a rotation before the next line.
@@ -163,11 +174,45 @@ class LogFile(logging.FileHandler):
         if self._rotation_requested:
             self._rotation_requested = False
             self._rotate()
+        self._failed = False
         try:
             super().emit(record)
         except OSError:
             # The file cannot be opened; the next line tries again.
             self.handleError(record)
+        if self._unwritten and not self._failed:
+            self._recover()
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Handle the exception that a line has caused. Python's own method writes a traceback for every line."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._failed = True
+        self._unwritten += 1
+        if self._wait is None:
+            what = f"The log file {self.baseFilename} cannot be written: {error.strerror or error}"
+            self._wait = waits.begin(what, _UNWRITABLE)
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"{what}. {_UNWRITABLE}\n")
+
+    def _recover(self) -> None:
+        count, self._unwritten = self._unwritten, 0
+        self._end_wait()
+        _log.warning(
+            "Lines are missing in the log file in the field `file`, because it could not be written.",
+            extra={"file": self.baseFilename, "lines": count},
+        )
+
+    def _end_wait(self) -> None:
+        if self._wait is not None:
+            waits.end(self._wait)
+            self._wait = None
+
+    def close(self) -> None:
+        self._end_wait()
+        super().close()
 
     def _open(self) -> TextIOWrapper:
         """Open the log file. A new file gets mode 0600, because its lines hold names and queries."""
@@ -251,13 +296,35 @@ def set_up(
 
     `level` is one of `LEVELS`. The audit log goes to `directory`/`audit_name`, whatever the level. If `directory` is
     None, both logs go to `stream` (by default, standard output): as text at a terminal, otherwise as JSON. Only their
-    owner can read the created directory and files. Raises OSError if the directory cannot be created or a file cannot
-    be written.
+    owner can read the created directory and files. Raises OSError, which names the option, if the directory cannot be
+    created or a file cannot be written.
     """
+    try:
+        _set_up(directory, file_name, level, stream or sys.stdout, style, audit_name)
+    except OSError as error:
+        raise OSError(
+            f"the log cannot be written to the folder of the option logPath: {error}. Name a folder in which this user "
+            "may create files, on a disk that is not full."
+        ) from error
+    if level in _NEAREST:
+        nearest = _NEAREST[level]
+        _log.info(
+            "This program does not have the given log level; the nearest one is used.",
+            extra={"given": level, "used": nearest},
+        )
+
+
+def _set_up(
+    directory: Path | None,
+    file_name: str,
+    level: str,
+    stream: TextIO,
+    style: Style,
+    audit_name: str,
+) -> None:
     handler: logging.Handler
     kind = RedactingJsonFormatter
     if directory is None:
-        stream = stream or sys.stdout
         handler = logging.StreamHandler(stream)
         if stream.isatty():
             kind = TerminalFormatter
@@ -272,9 +339,3 @@ def set_up(
         logging.getLogger(noisy).setLevel(logging.WARNING)
     # Warnings of urllib3 contain whole URLs, and the path of a webhook's URL is often a secret.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
-    if level in _NEAREST:
-        nearest = _NEAREST[level]
-        _log.info(
-            "This program does not have the given log level; the nearest one is used.",
-            extra={"given": level, "used": nearest},
-        )

@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from verifier.runtime import logs
+from verifier.runtime import logs, waits
 from verifier.runtime.logs import redact
 
 SECRET = "S3cr3t"
@@ -224,7 +225,7 @@ class TestSetUp:
 
     def test_a_directory_that_cannot_be_made_is_an_os_error(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="option logPath.*File exists"):
             logs.set_up(tmp_path / "file", "test.log", "INFO")
 
 
@@ -441,9 +442,30 @@ class TestRotation:
         logs.rotate(signal.SIGUSR1, None)
         log.info("two")
         log.info("three")
-        messages = [json.loads(line)["message"] for line in (folder / "test.log").open()]
-        assert messages == ["two", "three"]
+        lines = [json.loads(line) for line in (folder / "test.log").open()]
+        assert [each["message"] for each in lines if "file" not in each] == ["two", "three"]
         assert "No space left on device" in capsys.readouterr().err
+
+    def test_a_full_disk_is_shown_until_lines_can_be_written(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(waits, "LONG", 0.0)
+        handler = file_handler()
+        stream = handler.stream
+        full = handler.stream = open("/dev/full", "a")
+        for number in range(3):
+            log.info("lost %d", number)
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and "No space left on device. The process continues" in said
+        [shown] = waits.long_waits()
+        assert f"{folder / 'test.log'} cannot be written" in shown.text
+        handler.stream = stream
+        log.info("written")
+        with suppress(OSError):
+            full.close()
+        assert waits.long_waits() == ()
+        warned = last_line(folder / "test.log")
+        assert (warned["lines"], warned["file"]) == (3, str(folder / "test.log"))
 
     def test_a_file_that_cannot_be_opened_is_tried_again(
         self, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -454,8 +476,9 @@ class TestRotation:
             patch.setattr(logs, "open_private", refuse)
             log.info("two")
         log.info("three")
-        assert last_line(folder / "test.log")["message"] == "three"
-        assert "PermissionError" in capsys.readouterr().err
+        three, warned = map(json.loads, (folder / "test.log").open())
+        assert (three["message"], warned["lines"]) == ("three", 1)
+        assert "test.log cannot be written" in capsys.readouterr().err
 
     def test_a_rotation_without_a_log_file_does_nothing(self, own_handlers: None) -> None:
         logs.set_up(None, "test.log", "INFO")
