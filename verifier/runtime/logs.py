@@ -201,7 +201,7 @@ class LogFile(logging.FileHandler):
         count, self._unwritten = self._unwritten, 0
         self._end_wait()
         _log.warning(
-            "Lines are missing in the log file in the field `file`, because it could not be written.",
+            "Lines may be missing in the log file in the field `file`: for a time, it could not be written.",
             extra={"file": self.baseFilename, "lines": count},
         )
 
