@@ -155,8 +155,8 @@ def why_final(record: RunRecord, others: Collection[RunRecord]) -> str | None:
         return None
     if any(map(_was_open, (record, *others))) and not is_cut_over(record, others):
         return (
-            f"The sync failed with {failure.name} in the last steps of the commit. Users could already write to the "
-            "destination, so it may differ from the source."
+            f"The sync failed with {failure.name} in the last steps of the commit. Users may already have written to "
+            "the destination, so it may differ from the source."
         )
     kind = _BY_NAME.get(failure.name)
     if kind is None or RESUMPTIONS[kind] is not Resumption.FINAL:

@@ -45,10 +45,10 @@ def violations(
 
 
 def unfit_to_store(facts: ClusterFacts) -> Iterator[Violation]:
-    """Yield every reason why the cluster of --metaURI cannot store the state of a check.
+    """Yield a violation if the cluster of --metaURI has an unsupported topology or version.
 
-    The verifier must be able to write to this cluster while a write block is set there, and to drop collections by
-    their UUIDs. Servers before 6.0 support neither.
+    The verifier must write to this cluster while a write block is set there, and drop collections by their UUIDs.
+    Servers before 6.0 support neither.
     """
     yield from unfit(
         "cluster of --metaURI", facts, _SUPPORTED, OLDEST_DESTINATION, UNSUPPORTED_VERSION

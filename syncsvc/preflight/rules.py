@@ -161,7 +161,10 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
 
 
 def access_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
-    """Yield a violation for each privilege that the users of this process lack on the two clusters."""
+    """Yield a violation for each group of privileges (`Need`) that the user of a cluster lacks.
+
+    Also yield one for each replica set whose ID the user may not read.
+    """
     # If the contents could not be read, assume that there are time-series collections.
     time_series = found.contents is None or any(
         each.definition.kind is Kind.TIME_SERIES for each in found.contents

@@ -125,7 +125,10 @@ class Form:
         return replace(self, step=self.step - 1)
 
     def sooner(self) -> Form:
-        """Return a form in which a server answers sooner. Call this after a read in this form has timed out."""
+        """Return a form in which a server answers sooner; this form if there is none, because its filter is off.
+
+        Call this after a read in this form has timed out.
+        """
         return replace(self, window=_FIRST_WINDOW if self.window is None else self.window // 4)
 
 

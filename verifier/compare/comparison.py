@@ -394,9 +394,10 @@ class _Reading(NamedTuple):
         return self._replace(aligned=key)
 
     def in_smaller_parts(self, page: int) -> _Reading:
-        """Return the reading with which to continue after a timeout: a range is read in parts, or in smaller parts.
+        """Return the reading with which to continue after a timeout: in parts, or in smaller parts if possible.
 
-        A portion of single keys stays unchanged. `page` is the usual number of documents in a page.
+        A portion of single keys stays unchanged. `page` is the size of the first parts, in documents, unless
+        `first_page` is set.
         """
         if isinstance(self.portion, Keys):
             return self

@@ -119,7 +119,7 @@ class Tail:
 
     @property
     def noted(self) -> Timestamp:
-        """Return the cluster time of the newest no-op that was passed to `should_reach`."""
+        """Return the cluster time last passed to `should_reach`; before that, the time at which the tail began."""
         return self._noted
 
     def should_reach(self, noted: Timestamp) -> None:
