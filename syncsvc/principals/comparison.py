@@ -109,12 +109,13 @@ class Principal:
 
     @cached_property
     def databases(self) -> frozenset[str]:
-        """Return the databases for which this role itself has privileges; empty for a user.
+        """Return the databases of the privileges of this principal, and of the roles that are granted to it directly.
 
-        Inherited privileges, and privileges on all databases, are not included.
+        Privileges on all databases are not included.
         """
         resources = (each["resource"] for each in self._fields.get("privileges", ()))
-        return frozenset(each["db"] for each in resources if each.get("db"))
+        own = (each["db"] for each in resources if each.get("db"))
+        return frozenset([*own, *(each.database for each in self.roles)])
 
 
 def _counts(name: str, fields: Mapping[str, Any]) -> bool:
@@ -386,9 +387,8 @@ def _warnings_of_filter(copied: Iterable[Principal], synced: Collection[str]) ->
     ]
     if outside:
         yield (
-            "These roles are copied with all their privileges, including privileges on databases that the sync does "
-            f"not copy: {enumerated(outside)}. Check that users with these roles may have these privileges on the "
-            "destination."
+            "These users and roles are copied with all their privileges, including privileges on databases that the "
+            f"sync does not copy: {enumerated(outside)}. Check that users may have these privileges on the destination."
         )
 
 

@@ -191,6 +191,22 @@ def test_a_role_that_only_the_destination_stores_is_not_the_built_in_role_of_the
     assert kind.name == "UserOrRoleExists" and "role new@app (the user a@app names it)" in text
 
 
+def test_privileges_outside_the_filter_are_named() -> None:
+    """Also those of granted roles: the built-in roles of a database apply to that database."""
+    on_hr = [{"resource": {"db": "hr", "collection": ""}, "actions": ["find"]}]
+    found = compared(
+        [
+            *(user("a", "read@hr", "read@app"), user("b", "read@app", "root@admin")),
+            *(role("own", privileges=on_hr), role("granted", "readWrite@hr"), role("none")),
+        ],
+        [],
+    )
+    (text,) = warnings(found, {"app"})
+    assert text.count("(on hr)") == 3
+    assert all(f"{name}@app (on hr)" in text for name in ("user a", "role own", "role granted"))
+    assert [*warnings(found, {"app", "hr"})] == [] == [*warnings(found, None)]
+
+
 def test_a_custom_role_is_not_copied_over_a_built_in_role_of_the_destination() -> None:
     """A custom role must not be copied if a newer destination has a built-in role of the same name.
 
