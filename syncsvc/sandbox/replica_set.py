@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote_plus
@@ -282,7 +283,8 @@ def _write_key_file(folder: Path) -> Path:
 
 def _wait_for(condition: Callable[[], T | None], what: str) -> T:
     pause = threading.Event()
-    for _ in range(round(_DEADLINE / _POLL_INTERVAL)):
+    deadline = monotonic() + _DEADLINE
+    while monotonic() < deadline:
         if result := condition():
             return result
         pause.wait(_POLL_INTERVAL)
