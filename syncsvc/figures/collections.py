@@ -83,7 +83,7 @@ class Collections:
         self._set(uuid, indexing=True, indexed=False)
 
     def indexed(self, uuid: bytes) -> None:
-        """Record that the indexes of a collection are built, or withheld because one of them refuses a document."""
+        """Record that the indexes of a collection are built, or withheld because of a refused document or index."""
         self._set(uuid, indexing=False, indexed=True)
 
     def forget(self, uuid: bytes) -> None:

@@ -69,7 +69,7 @@ class _Namespace(Strict):
     phase = always(
         fields.Enum,
         "The phase of the collection in the copy and the index builds; `withheld` if its indexes are not built yet, "
-        "because one of them refuses a document.",
+        "because the destination refused a document or one of them.",
         NamespacePhase,
         by_value=True,
     )

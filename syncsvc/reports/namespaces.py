@@ -14,7 +14,7 @@ from verifier.compare.check_progress import CheckProgress
 
 
 class NamespacePhase(Enum):
-    """The phases of a collection. WITHHELD: its indexes are not built yet, because one of them refuses a document."""
+    """The phases of a collection. WITHHELD: its indexes are not built yet, because a document or index was refused."""
 
     WAITING = "waiting"
     COPYING = "copying"

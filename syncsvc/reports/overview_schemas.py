@@ -36,7 +36,10 @@ class OverviewSchema(Strict):
 
 
 class _Commit(Strict):
-    possible = always(Boolean, "Whether POST /api/v1/commit is accepted now.")
+    possible = always(
+        Boolean,
+        "Whether POST /api/v1/commit is accepted now, unless users or roles cannot be copied.",
+    )
     reasons = always(
         fields.List, "The reasons why a commit is not possible, as sentences.", fields.String()
     )

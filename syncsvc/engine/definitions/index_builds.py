@@ -60,7 +60,8 @@ def withhold(
             record = context.registry.change(record, definition=definition, withheld=True)
             _log.warning(
                 "The indexes of a collection are withheld from the destination, because it refused a document or an "
-                "index. You need not do anything: the indexes are built later, at the latest during the commit.",
+                "index. They are built later, at the latest during the commit. If `reason` is a limit or a fault of "
+                "the destination, remove it before the commit.",
                 extra={"namespace": str(record.namespace), "reason": reason},
             )
             warn_of_withheld(context)
