@@ -42,9 +42,9 @@ _OF_VERIFICATION = {"verification": "verification.enabled", "repair": "verificat
 class Starts:
     """Begins new runs, and takes over saved ones. If a start fails after its record was saved, the record is deleted.
 
-    If the cluster does not answer, the record is deleted later: by the next start, by `withdraw`, or by `take_over`.
-    Another process does not know that the start has failed: if it takes the record over first, it runs the sync. Only
-    `withdraw` may be called by another thread while a method runs.
+    If the record cannot be deleted, because the cluster with the metadata does not answer, it is deleted later: by the
+    next start, by `withdraw`, or by `take_over`. Another process does not know that the start has failed: if it takes
+    the record over first, it runs the sync. Only `withdraw` may be called by another thread while a method runs.
     """
 
     def __init__(self) -> None:

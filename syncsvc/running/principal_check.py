@@ -53,8 +53,8 @@ class Principals:
     def refuse_copy(self) -> None:
         """Raise OperationError InvalidState if users and roles cannot be copied on request now.
 
-        In the state RUNNING, they can be copied if the start options select them, this instance is the coordinator, and
-        the sync has saved its start position.
+        They can be copied if the start options select them, this instance is the coordinator, and the sync has saved
+        its start position. The caller must check that the state is RUNNING.
         """
         record = self._store.record
         if record.options.users_and_roles is None:

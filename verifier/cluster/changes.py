@@ -217,9 +217,10 @@ def _is_empty(event: memoryview) -> bool:
 
 
 def _is_resumable(event: memoryview) -> bool:
-    """Return whether MongoDB 6.0 can resume after an event with the filter of the stream.
+    """Return whether MongoDB 6.0 can resume the stream after this event, if the stream is reopened with its filter.
 
-    It cannot if the event belongs to a transaction and does not match the filter.
+    It cannot if the event belongs to a transaction and does not match the filter: the server sends such an event, but
+    emptied (see `_is_empty`).
     """
     return not _is_empty(event) or rawbson.find(bytes(event), b"txnNumber") is None
 
