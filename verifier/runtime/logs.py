@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from io import TextIOWrapper
@@ -157,9 +157,7 @@ class LogFile(logging.FileHandler):
             _move_away(path)
         super().__init__(path)
         self._rotation_requested = False
-        # Whether the newest line could not be written, the number of such lines since the last one that could, and the
-        # wait that shows this.
-        self._failed = False
+        # The number of lines that could not be written since the last one that could, and the wait that shows this.
         self._unwritten = 0
         self._wait: waits.Wait | None = None
 
@@ -174,13 +172,13 @@ class LogFile(logging.FileHandler):
         if self._rotation_requested:
             self._rotation_requested = False
             self._rotate()
-        self._failed = False
+        unwritten = self._unwritten
         try:
             super().emit(record)
         except OSError:
             # The file cannot be opened; the next line tries again.
             self.handleError(record)
-        if self._unwritten and not self._failed:
+        if unwritten and self._unwritten == unwritten:
             self._recover()
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -189,7 +187,6 @@ class LogFile(logging.FileHandler):
         if not isinstance(error, OSError):
             super().handleError(record)
             return
-        self._failed = True
         self._unwritten += 1
         if self._wait is None:
             what = f"The log file {self.baseFilename} cannot be written: {error.strerror or error}"
@@ -284,6 +281,19 @@ def set_up_audit(path: Path | None, style: Style) -> None:
         logger.addHandler(handler)
 
 
+@contextlib.contextmanager
+def _naming_option() -> Iterator[None]:
+    """Raise an OSError that names the option logPath in place of an OSError in the block."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"the log cannot be written to the folder of the option logPath: {error}. Name a folder in which this user "
+            "may create files, on a disk that is not full."
+        ) from error
+
+
+@_naming_option()
 def set_up(
     directory: Path | None,
     file_name: str,
@@ -299,32 +309,10 @@ def set_up(
     owner can read the created directory and files. Raises OSError, which names the option, if the directory cannot be
     created or a file cannot be written.
     """
-    try:
-        _set_up(directory, file_name, level, stream or sys.stdout, style, audit_name)
-    except OSError as error:
-        raise OSError(
-            f"the log cannot be written to the folder of the option logPath: {error}. Name a folder in which this user "
-            "may create files, on a disk that is not full."
-        ) from error
-    if level in _NEAREST:
-        nearest = _NEAREST[level]
-        _log.info(
-            "This program does not have the given log level; the nearest one is used.",
-            extra={"given": level, "used": nearest},
-        )
-
-
-def _set_up(
-    directory: Path | None,
-    file_name: str,
-    level: str,
-    stream: TextIO,
-    style: Style,
-    audit_name: str,
-) -> None:
     handler: logging.Handler
     kind = RedactingJsonFormatter
     if directory is None:
+        stream = stream or sys.stdout
         handler = logging.StreamHandler(stream)
         if stream.isatty():
             kind = TerminalFormatter
@@ -339,3 +327,9 @@ def _set_up(
         logging.getLogger(noisy).setLevel(logging.WARNING)
     # Warnings of urllib3 contain whole URLs, and the path of a webhook's URL is often a secret.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
+    if level in _NEAREST:
+        nearest = _NEAREST[level]
+        _log.info(
+            "This program does not have the given log level; the nearest one is used.",
+            extra={"given": level, "used": nearest},
+        )
