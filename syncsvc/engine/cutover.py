@@ -131,8 +131,12 @@ class Cutover:
             self._confirm(self._build_all_earlier)
 
     def _build_all_earlier(self, write_concern: Mapping[str, Any]) -> None:
+        self._change_indexes(Catalog.build_earlier, write_concern)
+
+    def _change_indexes(self, change: Change, write_concern: Mapping[str, Any]) -> None:
+        """Call `change`, which may build or scan indexes, for all collections, at most one per reader at a time."""
         threads = min(self.context.definition_threads, self.context.load.readers)
-        self._change_by_current_name(Catalog.build_earlier, threads, True, write_concern)
+        self._change_by_current_name(change, threads, True, write_concern)
 
     def _principal_steps(self) -> list[Step]:
         """Return the step that copies users and roles; an empty list if the start options do not ask for that.
@@ -238,8 +242,7 @@ class Cutover:
         self._confirm(self._convert_all)
 
     def _convert_all(self, write_concern: Mapping[str, Any]) -> None:
-        threads = min(self.context.definition_threads, self.context.load.readers)
-        self._change_by_current_name(Catalog.convert, threads, True, write_concern)
+        self._change_indexes(Catalog.convert, write_concern)
 
     def _restore_expiration(self) -> None:
         threads = self.context.definition_threads

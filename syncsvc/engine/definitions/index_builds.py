@@ -94,12 +94,11 @@ def build_indexes(
 def build_deferred(context: RunContext, stop: StopToken) -> None:
     """Build the indexes that the destination lacks because an earlier version of syncsvc began the sync.
 
-    That version would have built them at the commit (see `standin.deferred_earlier`), but the verification expects them
+    That version would have built them at the commit (see `standin.earlier_names`), but the verification expects them
     now. Raises OperationError DefinitionNotApplicable if an index cannot be built and nothing can be withheld.
     """
     for record in context.registry:
-        definition = record.definition
-        if standin.deferred_earlier(definition) - standin.deferred_names(definition):
+        if standin.earlier_names(record.definition):
             build_indexes(context, record, stop)
 
 

@@ -104,12 +104,12 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
     return frozenset(each["name"] for each in plain if _signature(each) in unique)
 
 
-def deferred_earlier(definition: CollectionSpec) -> frozenset[str]:
-    """Return the names of the indexes that an earlier version of this program deferred.
+def earlier_names(definition: CollectionSpec) -> frozenset[str]:
+    """Return the names of the indexes that only an earlier version of this program deferred.
 
     If that version began the sync, these indexes may be missing. Of several indexes with the same key, collation,
     `sparse` and `wildcardProjection`, all of them with or all without a partial filter, that version deferred all
-    except one. The result includes all `deferred_names`.
+    except one. The result includes none of the `deferred_names`.
     """
     seen: list[list[Any]] = []
     names = set()
@@ -118,7 +118,7 @@ def deferred_earlier(definition: CollectionSpec) -> frozenset[str]:
         if signature in seen:
             names.add(index["name"])
         seen.append(signature)
-    return frozenset(names)
+    return frozenset(names) - deferred_names(definition)
 
 
 def _signature(index: Document) -> list[Any]:
@@ -270,7 +270,7 @@ def earlier_indexes(definition: CollectionSpec) -> list[Document]:
     They have the form of `prepared`: other steps of the commit make them unique, and restore their expiration.
     """
     definition = supported(definition)
-    names = sorted(deferred_earlier(definition) - deferred_names(definition))
+    names = sorted(earlier_names(definition))
     indexes = prepared(definition).indexes
     return [creatable(indexes[each], definition.collated) for each in names]
 
