@@ -154,7 +154,7 @@ def _threads() -> str:
             level,
             reach,
             sync + 1 + load.readers + load.writers,
-            sync + 4 + load.lanes + 2 + 2 * load.comparers,
+            sync + 5 + load.lanes + 2 + 2 * load.comparers,
         )
         for level, reach, load in _loads()
     ]
