@@ -144,8 +144,8 @@ def _verification(progress: Document, rates: Rates) -> Fact:
         text = (
             "this process has no figures of it; the report has the result (syncctl report)"
             if ended
-            else "not begun in this process: it begins when the destination has caught up, in the coordinator if there are "
-            "several instances"
+            else "not begun in this process: it begins when the destination has caught up, and only the coordinator of "
+            "several instances compares"
         )
         return Fact("verification", text, is_detail=True)
     text = f"{count(compared)} of {count(total)} documents compared"

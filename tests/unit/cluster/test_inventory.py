@@ -1,4 +1,4 @@
-"""Tests how indexes are read from the catalog (`$listCatalog`): the index on `_id`, numbers, and unsound definitions."""
+"""Tests how indexes are read from the catalog (`$listCatalog`): the index on `_id`, numbers, unsound definitions."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.unit.ctl.progress import COMMITTED, COPYING, FAILED
 @pytest.mark.parametrize(
     "progress, text",
     [
-        (COPYING, "it begins when the destination has caught up, in the coordinator"),
+        (COPYING, "it begins when the destination has caught up, and only the coordinator"),
         ({**COMMITTED, "verification": COPYING["verification"]}, "the report has the result"),
         ({**FAILED, "verification": COPYING["verification"]}, "the report has the result"),
     ],
