@@ -37,6 +37,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spreading:
     return Spreading(config, log)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--members",
+        type=int,
+        choices=(1, 3),
+        default=1,
+        help="the number of members of replica sets and shards, for tests that require no particular number",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _NEVER_RETRIED.isdisjoint(item.path.parents):
@@ -57,7 +67,7 @@ def _by_clusters(item: pytest.Item) -> tuple[bool, int, int]:
 
 
 def _members(item: pytest.Item) -> int:
-    return 3 if item.get_closest_marker("three_members") else 1
+    return 3 if item.get_closest_marker("three_members") else item.config.getoption("members")
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +81,9 @@ def no_wait_remains() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def clusters() -> Iterator[Clusters]:
+def clusters(pytestconfig: pytest.Config) -> Iterator[Clusters]:
     """Return the Clusters that all tests of this pytest process share."""
-    with Clusters() as clusters:
+    with Clusters(pytestconfig.getoption("members")) as clusters:
         yield clusters
 
 

@@ -77,8 +77,8 @@ def _amounts(progress: Document, rates: Rates) -> Iterator[Fact]:
         yield Fact("indexes", f"{count(built)} of {count(wanted)} built", share(built, wanted))
     if progress.get("totalEventsApplied") or progress.get("lagTimeSeconds") is not None:
         yield Fact("changes", _changes_text(progress, rates))
-    if verification := progress.get("verification"):
-        yield _verification(verification, rates)
+    if progress.get("verification"):
+        yield _verification(progress, rates)
     if repairs := progress.get("repairs"):
         documents, definitions = count(repairs["documents"]), count(repairs["definitions"])
         state = ", in progress" if repairs["inProgress"] else ""
@@ -136,10 +136,17 @@ def _changes_text(progress: Document, rates: Rates) -> str:
     return ", ".join(parts)
 
 
-def _verification(verification: Document, rates: Rates) -> Fact:
+def _verification(progress: Document, rates: Rates) -> Fact:
+    verification = progress["verification"]
     compared, total = compared_of(verification)
     if verification["destination"]["phase"] == "not started":
-        text = "the verification begins when the destination has caught up (with several instances: in the coordinator)"
+        ended = progress["state"] in ("COMMITTED", "FAILED")
+        text = (
+            "this process has no figures of it; the report has the result (syncctl report)"
+            if ended
+            else "not begun in this process: it begins when the destination has caught up, and only the coordinator of "
+            "several instances compares"
+        )
         return Fact("verification", text, is_detail=True)
     text = f"{count(compared)} of {count(total)} documents compared"
     rate, left = rates.per_second("compared"), rates.seconds_left("compared", total)

@@ -90,7 +90,11 @@ def _authenticated(client: Client) -> Iterator[Identity]:
 
 
 def _built_in(client: Client) -> Iterator[Identity]:
-    """Yield the built-in roles for `Listing.built_in`, up to the first database on which the user lacks `viewRole`."""
+    """Yield the built-in roles of the database `admin`, then those of all other databases, with an empty database name.
+
+    Roles that the user may not see, because the action `viewRole` is missing, are left out. Raises the driver's other
+    errors.
+    """
     for name in (DATABASE, _OTHER):
         try:
             reply = client.get_database(name).command("rolesInfo", 1, showBuiltinRoles=True)

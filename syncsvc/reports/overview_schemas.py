@@ -255,7 +255,8 @@ class _Overview(Strict):
     )
     commands = always(
         fields.List,
-        "The commands that are allowed by the state of the sync and by --desiredState.",
+        "The commands of the page that the state of the sync, its start options and --desiredState allow. The service "
+        "can still refuse them for other reasons.",
         fields.String(),
     )
     destination = nullable(

@@ -39,14 +39,15 @@ def fitting_run(
         lacking for each in clusters.values() for lacking in unreadable_id(each.name, each.facts)
     )
     saved = ", ".join(
-        f"{holder.name} holds the saved state of a sync from the cluster {' to the cluster '.join(record.identities)} "
-        f"({record.state.value})"
+        f"{holder.name} holds the saved state of a sync that was started from the cluster with the ID "
+        f"{' to the cluster with the ID '.join(record.identities)} ({record.state.value})"
         for record, holder in found
     )
+    own = ", ".join(f"{name}: {each.facts.identity}" for name, each in clusters.items())
     raise OperationError(
         errors.WRONG_CLUSTERS,
         "The saved sync does not match the clusters of this process, or both clusters hold a matching sync: "
-        f"{saved}.",
+        f"{saved}. The IDs of the clusters of this process: {own}.",
     )
 
 

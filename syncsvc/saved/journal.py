@@ -80,8 +80,8 @@ class Entry:
 class Process:
     """A process that began the sync or took it over, at the time `at` in UNIX seconds.
 
-    `gap` is the number of seconds before `at` in which no process ran the sync; None if unknown, or if the sync was not
-    active.
+    `gap` is the number of seconds before `at` in which no process ran this instance of the sync; None if unknown, or if
+    the sync was not active.
     """
 
     at: float

@@ -16,8 +16,8 @@ from syncsvc.state import ACTIVE, Phase
 def this_process(now: float, gap: float | None = None) -> Process:
     """Return the journal's entry about this process, which begins a sync or takes it over at `now` (UNIX seconds).
 
-    `gap` is the number of seconds before `now` in which no process ran the sync; None if unknown, or if the sync was
-    not active.
+    `gap` is the number of seconds before `now` in which no process ran this instance of the sync; None if unknown, or
+    if the sync was not active.
     """
     return Process(now, __version__, socket.gethostname(), gap)
 

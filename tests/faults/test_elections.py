@@ -5,12 +5,8 @@ Both clusters are replica sets of three members. The clusters must be equal at t
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +19,13 @@ from syncsvc.sandbox.replica_set import Client
 from syncsvc.sandbox.workload import Workload
 from syncsvc.saved.registry import CopyStatus
 from tests.faults.cells import Stage
+from tests.faults.disturbances import (
+    LEAVE_CURSORS,
+    OF_DAEMON,
+    OF_SERVERS,
+    disturbance,
+    kill_primary,
+)
 from tests.faults.flight import Disturbance, Journey, fill
 from tests.support.daemon import Daemon
 from tests.support.leaks import assert_no_cursors_since, assert_no_leaks, close_cursors, holdings
@@ -34,7 +37,6 @@ from tests.support.waiting import wait_for
 from verifier.cluster.connect import connect
 from verifier.cluster.rawcursor import RawCursor
 
-_pause = threading.Event()
 Sets = tuple[ThreeMembers, ThreeMembers]
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
 
@@ -43,86 +45,6 @@ REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestinati
 def sets() -> Iterator[Sets]:
     with ThreeMembers("source") as source, ThreeMembers("destination") as destination:
         yield source, destination
-
-
-def _step_down(members: ThreeMembers) -> None:
-    members.step_down()
-
-
-def _kill_primary(members: ThreeMembers) -> None:
-    index = members.kill_primary()
-    members.primary()
-    members.restart_member(index)
-
-
-def _stop_primary(members: ThreeMembers, seconds: float = 5) -> None:
-    with members.stopped(members.primary()):
-        _pause.wait(seconds)
-    members.primary()
-
-
-def _no_primary(members: ThreeMembers, seconds: float) -> None:
-    with members.without_primary():
-        _pause.wait(seconds)
-
-
-def _no_majority(members: ThreeMembers, seconds: float = 5) -> None:
-    with members.without_majority():
-        _pause.wait(seconds)
-
-
-def _roll_back(members: ThreeMembers) -> None:
-    """Make the primary of a cluster roll back documents that the test inserts.
-
-    On the destination, the daemon's writes to the same primary are rolled back, too.
-    """
-
-    def write(client: Any) -> None:
-        documents = [{"_id": f"rolled back {n}"} for n in range(20)]
-        database = client["d" if members.name == "source" else "of_the_test"]
-        concern = {"w": 1}
-        database.command({"insert": "plain", "documents": documents, "writeConcern": concern})
-
-    former = members.primary()
-    members.roll_back(write)
-    # The daemon could not close its cursors on this member, which did not answer during the rollback. Close them here,
-    # as the server would do after ten minutes.
-    with MongoClient[dict[str, Any]](former.address, directConnection=True) as direct:
-        close_cursors(direct)
-
-
-# The disturbances of a replica set.
-OF_SERVERS: dict[str, Callable[[ThreeMembers], None]] = {
-    "step-down": _step_down,
-    "killed primary": _kill_primary,
-    "stopped primary": _stop_primary,
-    "no majority": _no_majority,
-    "rollback": _roll_back,
-    "no primary for 5 s": partial(_no_primary, seconds=5),
-    "no primary for 15 s": partial(_no_primary, seconds=15),
-    "no primary for 60 s": partial(_no_primary, seconds=60),
-    "rolling restart": ThreeMembers.restart_all,
-}
-
-
-def _kill_daemon(daemon: Daemon) -> None:
-    daemon.kill()
-    daemon.run()
-
-
-def _stop_daemon(daemon: Daemon, seconds: float = 5) -> None:
-    os.kill(daemon.pid, signal.SIGSTOP)
-    try:
-        _pause.wait(seconds)
-    finally:
-        os.kill(daemon.pid, signal.SIGCONT)
-
-
-OF_DAEMON = {"killed daemon": _kill_daemon, "stopped daemon": _stop_daemon}
-
-# These disturbances leave open cursors, because the daemon was killed, or did not get the reply with the ID of the
-# cursor. The servers close such cursors after ten minutes.
-LEAVE_CURSORS = {"killed daemon", "stopped primary"}
 
 
 def _fly(
@@ -183,15 +105,9 @@ def test_a_sync_through_disturbances(
         if stage not in plan:
             return []
         name, side = plan[stage]
-        return [_disturbance(name, sets[side], daemon)]
+        return [disturbance(name, sets[side], daemon)]
 
     _fly(sets, tmp_path, disturb, lost=1)
-
-
-def _disturbance(name: str, members: ThreeMembers, daemon: Daemon) -> Disturbance:
-    if name in OF_DAEMON:
-        return Disturbance(name, partial(OF_DAEMON[name], daemon))
-    return Disturbance(name, partial(OF_SERVERS[name], members))
 
 
 def test_a_cursor_on_a_former_primary_is_closed(sets: Sets) -> None:
@@ -247,7 +163,7 @@ def test_a_failover_costs_a_small_part_of_a_large_collection(
                 daemon.wait_until_committable()
                 database.other.rename("large")
             daemon.wait_until_reached(Point.BATCH_WRITTEN, number=6)
-            _kill_primary(sets[0])
+            kill_primary(sets[0])
             database.other.insert_one({"_id": 1})
         with Workload([database.large], seed=4) as workload:
             copied = {"status": CopyStatus.DONE.value}
@@ -373,7 +289,7 @@ def test_a_disturbance_of_servers_in_every_stage(
     sets: Sets, tmp_path: Path, name: str, side: tuple[int, ...]
 ) -> None:
     def disturb(stage: Stage, daemon: Daemon) -> list[Disturbance]:
-        return [_disturbance(name, sets[each], daemon) for each in side]
+        return [disturbance(name, sets[each], daemon) for each in side]
 
     # A server that steps down can close a connection before it sends the ID of a new cursor.
     _fly(sets, tmp_path, disturb, name in LEAVE_CURSORS, lost=len(side))
@@ -383,6 +299,6 @@ def test_a_disturbance_of_servers_in_every_stage(
 @pytest.mark.parametrize("name", OF_DAEMON)
 def test_a_disturbance_of_the_daemon_in_every_stage(sets: Sets, tmp_path: Path, name: str) -> None:
     def disturb(stage: Stage, daemon: Daemon) -> list[Disturbance]:
-        return [_disturbance(name, sets[0], daemon)]
+        return [disturbance(name, sets[0], daemon)]
 
     _fly(sets, tmp_path, disturb, name in LEAVE_CURSORS)

@@ -106,6 +106,25 @@ def test_users_rename_a_collection_while_the_commit_changes_it(
     _assert_restored(client.d, "renamed", "c")
 
 
+def test_an_index_of_users_keeps_only_the_equal_deferred_index_out(
+    pair: Pair, daemon: Daemon
+) -> None:
+    c = pair.source.client.d.c
+    for key in ("u", "v"):
+        c.create_index(key, name=key, unique=True)
+        c.create_index(key, name=f"plain {key}")
+    c.insert_one({"u": 1, "v": 1})
+    c = pair.destination.client.d.c
+    daemon.start()
+    with daemon.held_at(Point.STEP_DONE, WRITABLE):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.STEP_DONE, WRITABLE)
+        c.drop_index("v")
+        c.create_index("v", name="of users")
+    daemon.wait_for_state("COMMITTED")
+    assert c.index_information().keys() == {"_id_", "u", "plain u", "of users"}
+
+
 @pytest.mark.in_turns
 @across(REPLICA_SETS, SHARDED)
 def test_unique_indexes_that_only_their_filters_distinguish(pair: Pair, daemon: Daemon) -> None:

@@ -42,7 +42,7 @@ def fill(pair: Pair) -> None:
 
 
 def change_definitions(pair: Pair) -> None:
-    """Run DDL commands of all kinds on the source."""
+    """Create, rename, replace, change and drop collections and views of `fill` on the source."""
     d = pair.source.client.d
     d.created.insert_one({"_id": 1})
     d.created.create_index("x", unique=True)

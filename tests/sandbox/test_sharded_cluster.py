@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import bson
@@ -17,9 +18,8 @@ from pymongo.errors import OperationFailure, PyMongoError
 from syncsvc.sandbox.replica_set import Client
 from tests.support.sharded.call import Call
 from tests.support.sharded.cluster import ShardedCluster, find_mongos
-from tests.support.sharded.cursors import Cursors
-from tests.support.sharded.servers import Servers
-from tests.support.sharded.wire import Clock, refusal
+from tests.support.sharded.servers import Servers, Shared
+from tests.support.sharded.wire import refusal
 from tests.support.waiting import wait_for
 
 NUMBERS = [{"_id": number, "k": number} for number in range(100)]
@@ -129,10 +129,13 @@ def test_orphaned_documents_are_not_read(cluster: ShardedCluster, client: Client
 
 
 @pytest.mark.skipif(find_mongos() is not None, reason="tests the stand-in for mongos")
-def test_shards_refresh_metadata_that_stays_stale(cluster: ShardedCluster, client: Client) -> None:
+def test_shards_refresh_metadata_that_stays_stale(
+    cluster: ShardedCluster, client: Client, tmp_path: Path
+) -> None:
     """Answer that a version is stale, longer than the stand-in waits before it refreshes the metadata of all shards."""
     shard(client, "c", k=1)
-    with closing(Servers(cluster.config.members[0].address, Clock(), Cursors())) as servers:
+    shared = Shared((cluster.config.members[0].address,), tmp_path)
+    with closing(Servers(shared)) as servers:
         call = Call({"count": "c", "$db": "d"})
         answers = iter([13388] * 30)
 

@@ -144,7 +144,10 @@ def _choose_patience(folder: Path) -> None:
 
 
 def _choose_room(folder: Path) -> None:
-    """Make the daemon see fixed amounts of free memory and disk space, so that tests do not depend on the machine."""
+    """Make the daemon see much free memory and disk space, so that tests do not depend on the machine.
+
+    While the file `no-room` is in `folder`, it sees little memory and no free disk space instead.
+    """
 
     def has_room() -> bool:
         return not (folder / "no-room").exists()

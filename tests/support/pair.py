@@ -179,10 +179,7 @@ _Cluster = ReplicaSet | ShardedCluster
 
 
 class _Kind(NamedTuple):
-    """The properties of a cluster that tests share.
-
-    `members` is the size of a replica set; each shard of a sharded cluster has one member.
-    """
+    """The properties of a cluster that tests share. `members` is the size of the replica set, or of each shard."""
 
     name: str
     is_sharded: bool
@@ -197,7 +194,7 @@ class _Kind(NamedTuple):
 
     def cluster(self) -> _Cluster:
         if self.is_sharded:
-            return ShardedCluster(name=self.name, parameters=_PARAMETERS)
+            return ShardedCluster(name=self.name, members=self.members, parameters=_PARAMETERS)
         # A large transaction must fit into the cache together with everything written just before.
         return ReplicaSet(
             name=self.name, members=self.members, cache_size_gb=1, parameters=_PARAMETERS
@@ -223,11 +220,12 @@ class Clusters:
 
     A cluster is started when a test first needs it, and stopped at the end of the `with` block. Some idle clusters are
     stopped earlier, because they slow down the others: a sharded cluster if a test requests two replica sets, and a set
-    of three members if a test requests another pair. If a server dies, `wait_for` raises MongodDied, and all calls to
-    its cluster fail.
+    of three members if a test requests another pair. Each shard, and each config server, has `shard_members` members.
+    If a server dies, `wait_for` raises MongodDied, and all calls to its cluster fail.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shard_members: int = 1) -> None:
+        self._shard_members = shard_members
         self._started: dict[_Kind, _Started] = {}
         self._deaths = DeathWatch(self._servers)
 
@@ -259,7 +257,7 @@ class Clusters:
         self.discard_dead()
         names = ("source", "destination")
         wanted = [
-            _Kind(name, is_sharded, 1 if is_sharded else members)
+            _Kind(name, is_sharded, self._shard_members if is_sharded else members)
             for name, is_sharded in zip(names, topology.value, strict=True)
         ]
         unused = {kind for kind in self._started if kind.is_idle_beside(topology)}

@@ -20,8 +20,8 @@ class CheckTuning:
     first_page: int = number(
         1000,
         "documents",
-        "Number of documents in the first page of a comparison. A page is a group of documents that are compared "
-        "together.",
+        "Number of documents in the first page of a comparison if their size is unknown, as in a recheck. A "
+        "page is a group of documents that are compared together.",
     )
     most_page: int = number(
         50_000,

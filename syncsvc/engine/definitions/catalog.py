@@ -410,11 +410,11 @@ class Catalog:
     def _build_missing(self, definition: CollectionSpec, indexes: list[Document]) -> None:
         """Build those of the `indexes` that a collection lacks, unless users have dropped or replaced the collection.
 
-        If users have changed the indexes of the collection, their change is kept.
+        An index that conflicts with an index of users is left out.
         """
-        missing = self._missing(definition, indexes) if indexes else []
-        if missing:
-            command = {"createIndexes": definition.namespace.collection, "indexes": missing}
+        for index in self._missing(definition, indexes) if indexes else []:
+            # One command for each index: the server builds none of the indexes in a command if one conflicts.
+            command = {"createIndexes": definition.namespace.collection, "indexes": [index]}
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
     def _make_unique(self, namespace: Namespace, command: dict[str, Any]) -> None:

@@ -225,12 +225,12 @@ def replaced(
     now: Mapping[bytes, Sharded],
     listed: Mapping[Namespace, bytes],
 ) -> Iterator[tuple[bytes, Namespace]]:
-    """Yield UUID and name of each collection of `records` whose name belongs to another collection now.
+    """Yield UUID and name of each collection of `records` whose name belongs to another collection of the source now.
 
     `now` contains the current sharded collections of the source, by UUID. For a record with a shard key, the name is
     looked up there; for any other record, in `listed`, which maps names to UUIDs. A record whose name is not found is
-    left out. A collection that is yielded was resharded or moved, or a user dropped it and created another one; in the
-    second case, later events say so.
+    left out. Either the yielded collection was resharded or moved, or users have dropped or renamed it and given its
+    name to another one. If users did this, change events say so, which may not be applied yet.
     """
     sharded = {name: uuid for uuid, (name, _) in now.items()}
     for record in records:

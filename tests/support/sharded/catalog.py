@@ -1,4 +1,4 @@
-"""Reads a sharded cluster's metadata about shards, databases and collections. Only the list of shards is cached."""
+"""Reads a sharded cluster's metadata about shards, databases and collections. Caches only the shards' members."""
 
 from __future__ import annotations
 
@@ -32,16 +32,29 @@ class Owner:
 
 
 class Catalog:
-    """Reads the metadata of a sharded cluster; `run` runs a command on its config server."""
+    """Reads the metadata of a sharded cluster.
 
-    def __init__(self, run: Callable[[Document], Document]) -> None:
+    `run` runs a command on its config server. `primary_of` returns the primary among the members of a shard.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Document], Document],
+        primary_of: Callable[[tuple[str, ...]], str],
+    ) -> None:
         self._run = run
+        self._primary_of = primary_of
+
+    @property
+    def shards(self) -> list[Shard]:
+        """Return all shards, sorted by name. The address of a shard is the address of its primary."""
+        return [self.shard(name) for name in self._members]
 
     @cached_property
-    def shards(self) -> list[Shard]:
-        """Return all shards, sorted by name. The address of a shard is the address of its only member."""
+    def _members(self) -> dict[str, tuple[str, ...]]:
+        """Return the addresses of the members of each shard, by the name of the shard."""
         rows = self.rows("shards", {}, {"_id": 1})
-        return [Shard(row["_id"], row["host"].partition("/")[2]) for row in rows]
+        return {row["_id"]: tuple(row["host"].partition("/")[2].split(",")) for row in rows}
 
     def primary(self, database: str) -> Owner:
         """Return the primary shard of a database, which holds its unsharded collections.
@@ -90,7 +103,7 @@ class Catalog:
         return [Owner(primary.shard, {**primary.versions, "shardVersion": _UNSHARDED})]
 
     def shard(self, name: str) -> Shard:
-        return next(each for each in self.shards if each.name == name)
+        return Shard(name, self._primary_of(self._members[name]))
 
     def rows(
         self, collection: str, query: Document, sort: Document | None = None

@@ -21,6 +21,7 @@ from pymongo.errors import ConnectionFailure
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.reaper import keeper
 from syncsvc.sandbox.replica_set import Client
+from tests.support.members import ThreeMembers
 from tests.support.service_process import free_port
 from tests.support.waiting import wait_for
 
@@ -34,6 +35,10 @@ _PARAMETERS = {"replicaSetMonitorProtocol": "sdam", "heartBeatFrequencyMs": "500
 def find_mongos() -> str | None:
     """Return the path of a real mongos, from $SYNCSVC_MONGOS or PATH; None if there is none."""
     return os.environ.get(MONGOS_VARIABLE) or shutil.which("mongos")
+
+
+def _addresses(replica_set: ReplicaSet) -> str:
+    return ",".join(each.address for each in replica_set.members)
 
 
 class Router:
@@ -82,12 +87,12 @@ class Router:
             self._folder = None
 
     def _command(self) -> list[str]:
-        address = self._config.members[0].address
+        members = _addresses(self._config)
         mongos = find_mongos()
         if mongos is None:
             router = [sys.executable, "-m", "tests.support.sharded.router"]
-            return [*router, address, str(self._port), str(self._sessions())]
-        database = f"{self._config.name}/{address}"
+            return [*router, members, str(self._port), str(self._sessions())]
+        database = f"{self._config.name}/{members}"
         return [mongos, "--configdb", database, "--port", str(self._port), "--bind_ip", "127.0.0.1"]
 
     def _answers(self) -> bool:
@@ -106,7 +111,7 @@ class Router:
 
 
 class ShardedCluster:
-    """A config server, some shards of one member each, and some routers.
+    """A config server, some shards, and some routers. The config server and each shard have `members` members, 1 or 3.
 
     A context manager. It has `uri`, `client`, `start` and `stop` like a ReplicaSet.
     """
@@ -117,12 +122,14 @@ class ShardedCluster:
         name: str = "sharded",
         shards: int = 2,
         routers: int = 2,
+        members: int = 1,
         oplog_size_mb: int | None = None,
         cache_size_gb: float = 0.25,
         parameters: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         def member(part: str, role: str) -> ReplicaSet:
-            return ReplicaSet(
+            kind = ReplicaSet if members == 1 else ThreeMembers
+            return kind(
                 name=f"{name}-{part}",
                 oplog_size_mb=oplog_size_mb,
                 cache_size_gb=cache_size_gb,
@@ -191,7 +198,7 @@ class ShardedCluster:
             each.start()
 
     def _add(self, shard: ReplicaSet) -> None:
-        host = f"{shard.name}/{shard.members[0].address}"
+        host = f"{shard.name}/{_addresses(shard)}"
         command = {"_configsvrAddShard": host, "name": shard.name, "writeConcern": _MAJORITY}
         with self.config.client() as client:
             client.admin.command(command)

@@ -10,10 +10,15 @@ from __future__ import annotations
 
 from tests.support.sharded import chunks, definitions, opened, reading, writing
 from tests.support.sharded.call import Call
-from tests.support.sharded.cursors import Cursors
-from tests.support.sharded.numbers import Numbers
-from tests.support.sharded.servers import MAJORITY, ON_CONFIG_SERVER, Handler, Servers
-from tests.support.sharded.wire import NO_SUCH_COMMAND, Clock, Document, Refused, refusal
+from tests.support.sharded.primaries import NOT_PRIMARY
+from tests.support.sharded.servers import (
+    MAJORITY,
+    ON_CONFIG_SERVER,
+    Handler,
+    Servers,
+    Shared,
+)
+from tests.support.sharded.wire import NO_SUCH_COMMAND, Document, Refused, refusal
 
 _HOST_UNREACHABLE = 6
 # Fields of sessions, transactions and the stable API; also the cluster time, which each message gets separately.
@@ -24,12 +29,13 @@ _INTERNAL_FIELDS = ("lastCommittedOpTime", "$configTime", "$topologyTime", "$gle
 
 
 class Commands:
-    """Runs the commands that one client sends to the stand-in. `config` is the address of the config server."""
+    """Runs the commands that one client sends to the stand-in; `shared` is what all clients share."""
 
-    def __init__(self, config: str, clock: Clock, cursors: Cursors, numbers: Numbers) -> None:
-        self._clock = clock
-        self._numbers = numbers
-        self._servers = Servers(config, clock, cursors)
+    def __init__(self, shared: Shared) -> None:
+        self._clock = shared.clock
+        self._numbers = shared.numbers
+        self._primaries = shared.primaries
+        self._servers = Servers(shared)
 
     def close(self) -> None:
         self._servers.close()
@@ -46,9 +52,12 @@ class Commands:
             reply = self._once(call, body) if call.retryable else self._execute(call)
         except Refused as error:
             reply = error.reply
+            if error.code in NOT_PRIMARY:
+                self._primaries.forget()
         except OSError as error:
             # A server is gone. Close all connections: the next command opens new ones, and the server may be back then.
             self.close()
+            self._primaries.forget()
             reply = refusal(_HOST_UNREACHABLE, f"a server is gone: {error}").reply
             reply["errorLabels"] = ["ResumableChangeStreamError"]
         for name in _INTERNAL_FIELDS:

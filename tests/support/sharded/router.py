@@ -1,7 +1,8 @@
-"""A stand-in for `mongos`: `python -m tests.support.sharded.router CONFIG_SERVER PORT FOLDER`.
+"""A stand-in for `mongos`: `python -m tests.support.sharded.router MEMBERS PORT FOLDER`.
 
-The stand-in listens on PORT of the loopback interface. CONFIG_SERVER is the address of the config server. All routers
-of a cluster share FOLDER. Each client connection has a thread. Unknown commands are refused by name.
+The stand-in listens on PORT of the loopback interface. MEMBERS are the addresses of the members of the config server,
+separated by commas. All routers of a cluster share FOLDER. Each client connection has a thread. Unknown commands are
+refused by name.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.support.sharded.commands import Commands
-from tests.support.sharded.cursors import Cursors
-from tests.support.sharded.numbers import Numbers
-from tests.support.sharded.wire import Clock, Document, Message, read_message
+from tests.support.sharded.servers import Shared
+from tests.support.sharded.wire import Document, Message, read_message
 
 _log = logging.getLogger(__name__)
 _connections = itertools.count(1)
@@ -52,24 +52,18 @@ class _Client(socketserver.BaseRequestHandler):
 
 
 class Router(socketserver.ThreadingTCPServer):
-    """The server that listens for clients.
-
-    The clients share the newest cluster time, the cursors and the transaction numbers.
-    """
+    """The server that listens for clients; `shared` is what all clients share."""
 
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, config: str, port: int, folder: Path) -> None:
+    def __init__(self, port: int, shared: Shared) -> None:
         super().__init__(("127.0.0.1", port), _Client)
-        self._config = config
-        self._clock = Clock()
-        self._cursors = Cursors()
-        self._numbers = Numbers(folder)
+        self._shared = shared
 
     def commands(self) -> Commands:
-        return Commands(self._config, self._clock, self._cursors, self._numbers)
+        return Commands(self._shared)
 
 
 def _reply_to(commands: Commands, message: Message) -> Document:
@@ -104,5 +98,6 @@ def _hello(message: Message, number: int) -> Document:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    with Router(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])) as router:
+    shared = Shared(tuple(sys.argv[1].split(",")), Path(sys.argv[3]))
+    with Router(int(sys.argv[2]), shared) as router:
         router.serve_forever()

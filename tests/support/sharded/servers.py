@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.support.sharded.call import Call
 from tests.support.sharded.catalog import Catalog, Owner
 from tests.support.sharded.cursors import Cursors, cursor_id_of
+from tests.support.sharded.numbers import Numbers
+from tests.support.sharded.primaries import Primaries
 from tests.support.sharded.wire import Clock, Document, Refused, ServerConnection
 
 MAJORITY = {"w": "majority"}
@@ -20,20 +23,45 @@ _TRIES_BEFORE_REFRESH = 20
 _PAUSE = 0.05
 
 
-class Servers:
-    """One client's connections to the config server and the shards. `config` is the address of the config server."""
+class Shared:
+    """What all clients of a router share.
 
-    def __init__(self, config: str, clock: Clock, cursors: Cursors) -> None:
-        self.clock = clock
-        self.cursors = cursors
+    These are the newest cluster time, the cursors, the known primaries, and the transaction numbers, which the other
+    routers of the cluster share through `folder`. `config` are the addresses of the members of the config server.
+    """
+
+    def __init__(self, config: tuple[str, ...], folder: Path) -> None:
         self.config = config
-        self.catalog = Catalog(lambda command: self.connection(config).run(command))
+        self.clock = Clock()
+        self.cursors = Cursors()
+        self.primaries = Primaries(self.clock)
+        self.numbers = Numbers(folder)
+
+
+class Servers:
+    """One client's connections to the config server and the shards."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.clock = shared.clock
+        self.cursors = shared.cursors
+        self._config = shared.config
+        self._primaries = shared.primaries
+        self.catalog = Catalog(self._read, shared.primaries.of)
         self._connections: dict[str, ServerConnection] = {}
 
     def close(self) -> None:
+        """Close all connections; the next command opens new ones."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    @property
+    def config(self) -> str:
+        """Return the address of the primary of the config server."""
+        return self._primaries.of(self._config)
+
+    def _read(self, command: Document) -> Document:
+        return self.connection(self.config).run(command)
 
     def connection(self, address: str) -> ServerConnection:
         if address in self._connections and self._connections[address].is_gone:

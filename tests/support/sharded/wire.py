@@ -120,11 +120,12 @@ class ServerConnection:
     """A connection to a mongod. Use it as a context manager that closes the connection.
 
     Each command carries the newest known cluster time, and the cluster time of each reply is recorded in `clock`.
+    `timeout` is in seconds, for the connection attempt and for each reply; None waits for ever.
     """
 
-    def __init__(self, address: str, clock: Clock) -> None:
+    def __init__(self, address: str, clock: Clock, timeout: float | None = None) -> None:
         host, _, port = address.partition(":")
-        self._socket = socket.create_connection((host, int(port)))
+        self._socket = socket.create_connection((host, int(port)), timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._clock = clock
 

@@ -1,4 +1,4 @@
-"""Tests that the index on `_id` counts as an option, and which indexes of the catalog must be listed instead."""
+"""Tests how indexes are read from the catalog (`$listCatalog`): the index on `_id`, numbers, unsound definitions."""
 
 from __future__ import annotations
 

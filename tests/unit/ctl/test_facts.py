@@ -1,0 +1,27 @@
+"""Tests what `syncctl status` says about the verification while the process has no figures of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncsvc.ctl.facts import sync_facts
+from syncsvc.ctl.rates import Rates
+from tests.unit.ctl.progress import COMMITTED, COPYING, FAILED
+
+
+@pytest.mark.parametrize(
+    "progress, text",
+    [
+        (COPYING, "it begins when the destination has caught up, and only the coordinator"),
+        ({**COMMITTED, "verification": COPYING["verification"]}, "the report has the result"),
+        ({**FAILED, "verification": COPYING["verification"]}, "the report has the result"),
+    ],
+    ids=["copying", "committed", "failed"],
+)
+def test_the_status_says_where_the_verification_is_shown(
+    progress: dict[str, Any], text: str
+) -> None:
+    (said,) = [each.text for each in sync_facts(progress, Rates()) if each.label == "verification"]
+    assert text in said
