@@ -22,9 +22,10 @@ CHANGELOG = "CHANGELOG.rst"
 _IMAGES = ("packaging/kubernetes", "docs/howto/kubernetes.rst")
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:rc(\d+))?")
 _UNRELEASED = "Unreleased\n----------\n"
-# The headings of a version, and of a section of its changes.
+# The headings of a version, of a section of its changes, and of a part of a section (New, Changed, Fixed).
 _HEADING = re.compile(r"^(\S.*\n-+\n)", re.M)
 _SECTION = re.compile(r"^(\S.*\n~+\n\n)", re.M)
+_PART = re.compile(r"^(\S.*\n\^+\n\n)", re.M)
 
 
 class Refusal(Exception):
@@ -65,7 +66,7 @@ def with_release(text: str, version: str, date: str) -> str:
     before, found, after = text.partition(_UNRELEASED)
     changes, *older = _HEADING.split(after)
     if older and re.match(rf"{re.escape(version.partition('rc')[0])}rc\d", older[0]):
-        changes = _merged(older[1], changes)
+        changes = f"\n{_merged(older[1], changes, _SECTION, _PART)}\n\n"
         del older[:2]
     if not found or not changes.strip():
         raise Refusal(f"{CHANGELOG} has no unreleased changes: there is nothing to release.")
@@ -73,21 +74,24 @@ def with_release(text: str, version: str, date: str) -> str:
     return f"{before}{_UNRELEASED}\n{title}\n{'-' * len(title)}\n{changes}{''.join(older)}"
 
 
-def _merged(old: str, new: str) -> str:
-    """Return the changes `old`, with the changes `new` at the ends of their sections."""
-    parts = _sections(old), _sections(new)
-    merged = []
-    for heading in parts[0] | parts[1]:
-        texts = "\n".join(each[heading] for each in parts if each.get(heading))
-        merged.append(f"\n{heading}{texts}\n" if texts else "")
-    return "".join(merged) + "\n"
+def _merged(old: str, new: str, *headings: re.Pattern[str]) -> str:
+    """Return the changes `old`, with the changes `new` at the ends of the sections and parts below their `headings`."""
+    if not headings:
+        return "\n".join(filter(None, (old, new)))
+    heading, *deeper = headings
+    before, after = _sections(old, heading), _sections(new, heading)
+    texts = {
+        title: _merged(before.get(title, ""), after.get(title, ""), *deeper)
+        for title in before | after
+    }
+    return "\n".join(f"{title}{text}\n" for title, text in texts.items() if text).strip("\n")
 
 
-def _sections(changes: str) -> dict[str, str]:
-    """Return the text of each section by its heading. The heading of the text before the first section is empty."""
-    first, *rest = _SECTION.split(changes)
+def _sections(changes: str, heading: re.Pattern[str]) -> dict[str, str]:
+    """Return the text below each `heading` by this heading. The text before the first one has an empty heading."""
+    first, *rest = heading.split(changes)
     texts = {"": first, **dict(zip(rest[::2], rest[1::2], strict=True))}
-    return {heading: text.strip("\n") for heading, text in texts.items()}
+    return {title: text.strip("\n") for title, text in texts.items()}
 
 
 def main(arguments: Sequence[str]) -> int:

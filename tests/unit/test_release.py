@@ -77,9 +77,9 @@ def test_a_release_keeps_the_candidate_of_another_version(release: ModuleType) -
 
 
 def test_the_sections_of_a_candidate_get_the_later_changes(release: ModuleType) -> None:
-    old = "\n- First.\n\nSync\n~~~~\n\n- New.\n\nPages\n~~~~~\n\n- Better.\n\n"
-    new = "\nTests\n~~~~~\n\n- More.\n\nSync\n~~~~\n\n- Fixed.\n\n"
-    expected = old.replace("- New.", "- New.\n- Fixed.") + "Tests\n~~~~~\n\n- More.\n\n"
+    old = "\n- First.\n\nSync\n~~~~\n\nNew\n^^^\n\n- New.\n\nFixed\n^^^^^\n\n- Fixed.\n\nPages\n~~~~~\n\n- Better.\n\n"
+    new = "\nTests\n~~~~~\n\n- More.\n\nSync\n~~~~\n\nNew\n^^^\n\n- Newer.\n\n"
+    expected = old.replace("- New.", "- New.\n- Newer.") + "Tests\n~~~~~\n\n- More.\n\n"
     heading = (
         "Changes\n=======\n\nUnreleased\n----------\n{}{}\n---------------------\n{}0.1.0\n-----\n"
     )
