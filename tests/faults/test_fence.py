@@ -28,8 +28,9 @@ from tests.support.waiting import wait_for
 # busy machine needs longer than the delay to restart the process and to apply newer writes.
 _DELAYS_MS = (3_000, 12_000, 48_000)
 _UNVERIFIED = {"verification": {"enabled": False}}
-# Enough documents that the daemon writes all of them in one transaction, or in one insert.
-_MANY = range(40)
+# Enough documents that each lane of the daemon writes its part in a transaction, also with the many lanes that the daemon
+# uses if the clusters answer slowly.
+_MANY = range(200)
 
 
 class DelayTooShort(Exception):
