@@ -362,7 +362,7 @@ def test_a_range_without_matches_for_longer_than_the_driver_waits(pair: Pair) ->
 def test_a_long_range_without_matches_on_the_destination_alone(
     pair: Pair, extra: list[float]
 ) -> None:
-    """Compare a range that has no or one document on the source, but needs 4 seconds to be searched on the destination.
+    """Compare a range with at most one document on the source, which takes 4 seconds to search on the destination.
 
     Each query may search only a short part of the range, so that it ends before the driver gives up.
     """

@@ -1,4 +1,4 @@
-"""Runs whole syncs and checks over each kind of connection: X.509, SCRAM and compression.
+"""Runs whole syncs and checks over connections with X.509, SCRAM and compression.
 
 For SRV, the test only connects. For X.509 and compression, the tests also check what the servers report.
 """

@@ -1,7 +1,8 @@
 """Runs syncs with document filters: the destination must have exactly the selected documents of the source.
 
-Also tests filters that must be refused, and how the copy scans a collection and estimates the selected size. `make
-test` leaves out most kills and combinations with other options: the model test runs random kills with filters.
+Also tests filters that must be refused, and how the copy scans a collection and estimates the selected size.
+
+`make test` leaves out most kills and combinations with other options: the model test runs random kills with filters.
 """
 
 from __future__ import annotations
