@@ -1,7 +1,8 @@
 """Runs the service between clusters with access control and TLS.
 
-The documented roles must suffice, each role must be necessary, and no password may appear in the output. The tests
-change the roles of the service's users between starts, because each start reads the roles again.
+The documented roles must suffice, each role must be necessary, and no password may appear in the output. Errors of
+logins and of TLS must name their cause. The tests change the roles of the service's users between starts, because each
+start reads the roles again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from verifier.runtime.schemas import load
 NAMES = {"source": "cluster0", "destination": "cluster1"}
 IDS = ["none", "destinationOnly", "sourceAndDestination", "reversible"]
 
-# Enough behaviours to need every privilege of the roles.
+# A sample of the behaviours, so that the service uses many privileges of the roles.
 SOME_BEHAVIOURS = ALL[::20]
 
 
@@ -258,7 +259,7 @@ def test_the_documented_custom_roles_are_sufficient(clusters: Clusters, tmp_path
 
 @contextmanager
 def guest(cluster: Guarded, role: str) -> Iterator[Side]:
-    """Create a user with this role, and return the cluster as the user sees it; at the end, drop both."""
+    """Create a user with this role, and yield the cluster as this user sees it; then drop the user and the role."""
     admin = cluster.side.client.admin
     admin.command("createUser", "guest", pwd="guest", roles=[role])
     try:

@@ -1,4 +1,7 @@
-"""Tests that user writes to the source after a commit appear in a lasting warning, and that nothing else does."""
+"""Tests that user writes to the source after a commit appear in a lasting warning, and that nothing else does.
+
+If changes of the source cannot be checked, another warning must say so.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +145,10 @@ def own_source(pair: Pair, tmp_path: Path) -> Iterator[tuple[ReplicaSet, Daemon]
 
 
 def test_a_source_that_is_switched_off(own_source: tuple[ReplicaSet, Daemon]) -> None:
-    """Stop the source after the commit, start it again, and stop it for good: each time, one line is logged."""
+    """Stop the source after the commit, start it again, and stop it for good.
+
+    For each stop, the log must say once that the watch is interrupted. The stopped source must not cause a warning.
+    """
     source, daemon = own_source
     with source.client() as client:
         client.d.c.insert_one({})

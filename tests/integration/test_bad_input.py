@@ -1,4 +1,7 @@
-"""Sends bad requests: each must fail with a named error and change nothing."""
+"""Sends bad requests: each must fail with a named error and change nothing.
+
+Also tests the progress before the first start, and that the content type of a request does not matter.
+"""
 
 from __future__ import annotations
 

@@ -88,8 +88,9 @@ def _do(calls: list[Callable[[], object]]) -> None:
             future.result()
 
 
-# Behaviours whose collection can be sharded by `_id`: no other unique index, no collation, not capped.
+# Updates of collections that are capped or have a collation.
 _ODD = {"keys_that_a_collation_makes_one", "updates_of_a_capped_and_collated_collection"}
+# Behaviours whose collection can be sharded by `_id`: no other unique index, no collation, not capped.
 _SHARDED = [each.name for each in UPDATES if each.name not in _ODD]
 _SHARDED += ["drop_and_create_again", "out_again_and_again"]
 _COLLECTIONS = {

@@ -1,4 +1,7 @@
-"""Tests that exactly one instance claims each saved partition, even if replies of the server are lost."""
+"""Tests the saved partitions of a copy, which are planned, claimed, copied and forgotten.
+
+Exactly one instance must claim each partition, even if replies of the server are lost.
+"""
 
 from __future__ import annotations
 

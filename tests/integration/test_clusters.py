@@ -1,7 +1,7 @@
-"""Syncs clusters as they occur in production: with access control, with failing members, and in both directions.
+"""Syncs clusters with access control, with a primary that steps down, and with cluster1 as the source.
 
-`make test` leaves out the tests of forged resume points, and the tests whose cases `test_access_control` and
-`tests/faults/test_elections.py` cover, too.
+Other tests continue a killed copy whose resume point is not valid any more. `make test` leaves out these tests, and the
+tests whose cases `test_access_control` and `tests/faults/test_elections.py` cover, too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def guarded_pair(guarded: tuple[ReplicaSet, ReplicaSet]) -> Iterator[Pair]:
 def test_access_control(
     guarded: tuple[ReplicaSet, ReplicaSet], guarded_pair: Pair, tmp_path: Path, when: When
 ) -> None:
-    # The destination's sync user has the roles that the documentation names for it.
+    # The user in the destination's connection string is `sync`: it has the documented roles, and the role `backup`.
     reader = guarded[0].create_user(f"reader{when.name}", SOURCE_ROLES)
     with Daemon(reader, guarded_pair.destination.uri, tmp_path).running() as daemon:
         writes.fill(guarded_pair.source.client)

@@ -1,4 +1,7 @@
-"""Compares documents of two clusters: each document that differs must be reported, and no other."""
+"""Compares documents of two clusters: each document that differs must be reported, and no other.
+
+Also tests the counts of documents.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,7 @@ def test_ranges_of_a_collection_with_two_collations_are_compared_as_a_whole(pair
     destination = pair.destination.client.d.create_collection("c", collation={"locale": "en"})
     destination.insert_many(documents)
     destination.delete_one({"_id": "B350"})
-    # With the collation of the destination, the bounds are in the reverse order.
+    # With the collation of the destination, the last of these bounds comes first.
     bounds = [None, *(bson.encode({"_id": each}) for each in ("B100", "B600", "a100")), None]
     ranges = [Range(*each) for each in zip(bounds, bounds[1:])]
     found = [each for portion in ranges for each in mismatches(pair, portion)]
@@ -339,7 +342,7 @@ def test_a_count_that_takes_too_long_is_left_out(pair: Pair, query: dict[str, An
 
 @pytest.mark.full
 def test_a_range_without_matches_for_longer_than_the_driver_waits(pair: Pair) -> None:
-    """Both servers need 4 seconds to find the second match."""
+    """Let each server need at least 2 seconds to find the second match, while the driver waits for one second."""
     matches = [0, 399, MaxKey()]
     documents = [{"_id": each, "n": each in matches} for each in [*range(400), MaxKey()]]
     fill(pair, documents)
@@ -359,7 +362,10 @@ def test_a_range_without_matches_for_longer_than_the_driver_waits(pair: Pair) ->
 def test_a_long_range_without_matches_on_the_destination_alone(
     pair: Pair, extra: list[float]
 ) -> None:
-    """The part that the servers search must be short on the destination, although the source has few documents."""
+    """Compare a range with at most one document on the source, which takes 4 seconds to search on the destination.
+
+    Each query may search only a short part of the range, so that it ends before the driver gives up.
+    """
     fill(pair, [{"_id": each, "n": each in (0, 399)} for each in range(400)])
     pair.source.client.d.c.drop()
     for each in extra:

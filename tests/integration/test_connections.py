@@ -1,6 +1,6 @@
-"""Runs whole syncs and checks over each kind of connection, such as TLS or compression.
+"""Runs whole syncs and checks over connections with X.509, SCRAM and compression.
 
-If a server reports the kind of its connections, the test also checks this report.
+For SRV, the test only connects. For X.509 and compression, the tests also check what the servers report.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def test_x509(secured: Secured, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_x509_with_the_certificate_of_an_unknown_user(secured: Secured, tmp_path: Path) -> None:
+def test_x509_with_the_certificate_of_another_authority(secured: Secured, tmp_path: Path) -> None:
     write_client(trustme.CA(), tmp_path / "client.pem")
     daemon = Daemon(*secured.uris, tmp_path)
     try:

@@ -94,7 +94,7 @@ def test_the_chosen_members_serve_the_copy(
     of_primary = read[source.primary().address]
     orderly.commit()
     pair.assert_equal()
-    # The counts are lower bounds, because members also return the entries of their oplogs to each other.
+    # The counters also contain other reads: members return the entries of their oplogs to each other.
     if mode == "nearest":
         assert of_primary + of_secondaries >= DOCUMENTS + 2 * SMALL
     elif mode.startswith("secondary"):

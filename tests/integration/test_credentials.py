@@ -1,4 +1,7 @@
-"""Replaces a password or certificate while a sync runs: the sync must wait, and continue with the new one."""
+"""Replaces a password or certificate while a sync or a check runs: it must wait, and continue with the new one.
+
+Other tests write unusable credentials to the files, which must be refused or reported, and change nothing.
+"""
 
 from __future__ import annotations
 
@@ -192,7 +195,7 @@ def test_a_refusal_is_logged_once_for_each_file(
 def test_new_certificates_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the certificate authority and all certificates: the client must reconnect with the new ones.
 
-    Before that, the server must refuse a certificate of another user.
+    Before that, the client must refuse a certificate of another user.
     """
     monkeypatch.setattr(renewal, "_PAUSE", 0.2)
     monkeypatch.setattr(renewal, "_POLL", 0.2)

@@ -1,4 +1,7 @@
-"""Tests that idle, half-sent and unread connections do not keep the daemon or the verifier from answering others."""
+"""Tests that the daemon and the verifier answer although many other connections are idle.
+
+Some of these connections have sent half a request, or do not read their answer.
+"""
 
 from __future__ import annotations
 

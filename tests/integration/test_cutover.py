@@ -1,7 +1,8 @@
 """Changes collections on the destination as soon as users may write there, before the commit ends.
 
 If users rename collections, the commit must make the indexes unique, build the deferred ones and restore expiration
-under the new names. Other tests write to the source during the cut-over.
+under the new names. Other tests write to the source during the cut-over, sync unique indexes that differ only in their
+filters, and drop indexes that an earlier version would not have built yet.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def test_partitions_show_what_is_copied(pair: Pair, daemon: Daemon) -> None:
 @pytest.mark.slow
 def test_documents_that_cannot_be_written_harm_nothing(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
-    # A view accepts no writes. Without the other collection, it would be the metadata of mongosync.
+    # A view accepts no writes. Without the other collection, the daemon would take it for the metadata of mongosync.
     pair.destination.client[METADATA_DATABASE].create_collection("runs")
     pair.destination.client[METADATA_DATABASE].command({"create": "resumeData", "viewOn": "x"})
     daemon.start()

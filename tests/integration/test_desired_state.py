@@ -66,7 +66,7 @@ class Declared:
         ]
 
     def audited_errors(self) -> list[str]:
-        """Return the errors of the refused commands in the audit log."""
+        """Return the errors of the refused and failed commands in the audit log."""
         lines = (self.daemon.folder / "log" / "audit.log").read_text().splitlines()
         return [line["error"] for line in map(json.loads, lines) if line.get("error")]
 

@@ -1,6 +1,6 @@
 """Tests the event spool: a sync must continue after the source's oplog has dropped the spooled change events.
 
-`make test` leaves out kills at every step, and rare states of the spool.
+`make test` leaves out kills at every step, losses during a commit, reversed syncs, sharded sources, and rare states.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def test_a_commit_outlives_the_oplog(pair: Pair, daemon: Daemon, blocking: str) 
     assert ("repeats the commit" in daemon.log) == (blocking == "sourceAndDestination")
 
 
-# No test writes to this collection. While its copy is held, the copy phase does not end.
+# No test changes this collection during a sync. While its copy is held, the copy phase does not end.
 KEPT = "d.kept"
 # The points in an order in which a sync passes them, each with the number of the pass at which the daemon is killed.
 IN_THE_COPY = [(Point.BATCH_WRITTEN, 1), (Point.SPOOLING_BEGAN, 1), (Point.EVENTS_SPOOLED, 1)]

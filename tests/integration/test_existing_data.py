@@ -30,7 +30,7 @@ TIME_SERIES = {"type": "timeseries"}
 
 
 def fill(pair: Pair) -> None:
-    """Fill the source with collections and views of all kinds."""
+    """Fill the source with collections and views of many kinds."""
     client = pair.source.client
     writes.indexes(client)
     writes.fill(client)
@@ -42,7 +42,11 @@ def fill(pair: Pair) -> None:
 
 
 def change_definitions(pair: Pair) -> None:
-    """Create, rename, replace, change and drop collections and views of `fill` on the source."""
+    """Run DDL commands of many kinds on the source, after `fill`, and insert some documents.
+
+    The commands create, rename, replace, modify and drop collections, create an index, and create and change views.
+    They drop or change no index, and drop no database.
+    """
     d = pair.source.client.d
     d.created.insert_one({"_id": 1})
     d.created.create_index("x", unique=True)
@@ -546,7 +550,7 @@ def test_a_sharded_destination_keeps_foreign_data(pair: Pair, daemon: Daemon) ->
     writes.fill(source)
     writes.new_collections(source)
     source.d.create_collection("view", viewOn="c", pipeline=[])
-    # The database d of the sync has a primary shard already.
+    # Then the database d, which the sync also needs, already has a primary shard.
     foreign = create_foreign_sharded(destination)
     before = content(destination, foreign)
     daemon.start(**EXISTING)

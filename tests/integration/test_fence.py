@@ -1,4 +1,8 @@
-"""Tests that servers refuse a late write of a FencedWriter: after its caller has given up, or after a takeover."""
+"""Tests that servers refuse a late write of a FencedWriter: after its caller has given up, or after a takeover.
+
+On a sharded cluster, each shard must have marks: documents that a FencedWriter updates, so that the shard refuses the
+writes of earlier engines. Other tests make writes that must succeed, for example to capped collections.
+"""
 
 from __future__ import annotations
 
@@ -388,7 +392,7 @@ def test_a_refused_document_does_not_affect_the_others(pair: Pair, client: Clien
     assert [(each["index"], each["code"]) for each in reply["writeErrors"]] == [(20, 11000)]
 
 
-def test_every_write_carries_the_session(pair: Pair, client: Client) -> None:
+def test_a_write_uses_a_session_of_the_run(pair: Pair, client: Client) -> None:
     """Check that a write uses a session whose ID is derived from the run's ID, not a session of the driver.
 
     A server can refuse late writes of an earlier process only if all processes of a sync use the same sessions.

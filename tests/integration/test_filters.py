@@ -1,4 +1,7 @@
-"""Tests that listing, copy, change events, definitions and verification apply the same namespace filters."""
+"""Tests that listing, copy, change events, definitions and verification apply the same namespace filters.
+
+Also tests warnings of filters that match nothing, and collections that are renamed out of the filter.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ def change(pair: Pair) -> None:
     client.shop["orders db"].rename("orders db 2")
     client.logs_x.app.rename("never seen")
     client.hr.late.drop()
-    # These commands use temporary collections of the server, whose names match the filter.
+    # This command uses a temporary collection of the server, whose name matches the filter.
     client.hr.app.aggregate([{"$out": "secret"}])
     # Syncs to sharded clusters refuse renames across databases, and sharded sources refuse some of these renames.
     if not pair.is_sharded:
@@ -131,7 +134,7 @@ def test_only_selected_namespaces_are_synced(pair: Pair, daemon: Daemon, when: W
 
 @pytest.mark.in_turns
 @across(TO_SHARDED, SHARDED, FROM_SHARDED)
-def test_only_selected_namespaces_are_synced_to_shards(pair: Pair, daemon: Daemon) -> None:
+def test_only_selected_namespaces_are_synced_with_shards(pair: Pair, daemon: Daemon) -> None:
     # Shard by `_id`, whose index always exists.
     for each in ("hr.app", "shop.orders"):
         pair.shard(each, {"_id": 1})
@@ -146,7 +149,7 @@ def test_an_exclude_filter_alone_syncs_everything_else(pair: Pair, daemon: Daemo
 
 
 def warnings_of_preflight(daemon: Daemon, **options: Any) -> list[str]:
-    """Return the warnings of a preflight, except those about the oplogs of shards."""
+    """Return the warnings of a preflight, except those about oplogs. Fail if the preflight reports violations."""
     body = {"source": "cluster0", "destination": "cluster1", **options}
     answer = daemon.post("preflight", body).json()
     assert (answer["success"], answer["violations"]) == (True, []), answer

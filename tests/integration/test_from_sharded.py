@@ -19,7 +19,7 @@ pytestmark = [across(FROM_SHARDED), pytest.mark.three_members]
 
 DOCUMENTS = 400
 MIDDLE = DOCUMENTS // 2
-# Larger than any update: the server logs an update of a small document as a replacement.
+# Larger than the updates of `churn`: the server logs an update of a small document as a replacement.
 PAD = "p" * 500
 
 

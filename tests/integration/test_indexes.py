@@ -1,4 +1,7 @@
-"""Tests the start option `buildIndexes`: which indexes the destination gets, and when."""
+"""Tests the start option `buildIndexes`: which indexes the destination gets, and when.
+
+Also tests builds that fail, take long, are withheld, or are interrupted by a kill.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def index_names(client: writes.AnyClient, collection: str = "c") -> set[str]:
 
 
 def create_and_drop(pair: Pair) -> None:
-    """Create indexes of every kind on an old and a new collection of the source, and drop one of them."""
+    """Create indexes of many kinds on d.c, and drop one; create two on a new collection, and hide one of them."""
     client = pair.source.client
     writes.indexes(client, unique=not pair.is_sharded)
     client.d.c.create_index("m", name="dropped")
@@ -231,7 +234,10 @@ def test_documents_that_an_older_or_newer_index_refuses(
 
 
 def _start_and_withhold(pair: Pair, daemon: Daemon, **options: Any) -> None:
-    """Insert a document that an index refused until it was dropped: the sync withholds all indexes during the copy."""
+    """Start a sync, drop an index, and insert a document that the index has refused.
+
+    Return when the sync withholds all indexes of the collection, because the document is inserted during the copy.
+    """
     writes.fill(pair.source.client)
     c = pair.source.client.d.c
     c.create_index([("p", 1), ("q", 1)], name="both")
@@ -293,7 +299,7 @@ def test_a_long_index_build_is_no_failure(pair: Pair, daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("refused", [False, True], ids=["modified", "refused"])
-def test_an_index_that_becomes_ttl_is_not_built_again(
+def test_an_index_that_becomes_ttl_is_replaced_only_if_necessary(
     pair: Pair, daemon: Daemon, refused: bool
 ) -> None:
     """Turn an index into a TTL index: the destination must replace its index only if it refuses the collMod."""

@@ -498,7 +498,7 @@ def test_every_instance_repairs_its_share(pair: Pair, fleet: Fleet) -> None:
     fleet.follower.kill_at(Point.REPAIR_APPLIED, "1")
     fleet.ask_for_commit()
     fleet.follower.wait_until_killed()
-    # The follower has not written its documents again yet.
+    # The follower has not recorded this repair round as applied.
     assert fleet.coordinator.progress()["repairs"]["inProgress"] is True
     fleet.follower.run()
     fleet.wait_for_state("COMMITTED")

@@ -1,4 +1,7 @@
-"""Makes servers lose a cursor between two pages of a read: the whole read must be repeated."""
+"""Makes servers lose a cursor between two pages of a read: the read must be repeated, or continue, without a gap.
+
+One test reads within a time limit of the driver.
+"""
 
 from __future__ import annotations
 

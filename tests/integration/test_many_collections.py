@@ -1,4 +1,7 @@
-"""Tests that a start does not query one collection after the other, which takes minutes over a link with latency."""
+"""Tests that a preflight and a start do not query one collection after the other.
+
+Over a link with latency, this would take minutes if there are many collections.
+"""
 
 from __future__ import annotations
 

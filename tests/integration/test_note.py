@@ -1,4 +1,7 @@
-"""Tests that a no-op in the oplog moves change streams past its cluster time, even on an idle cluster."""
+"""Tests that a no-op in the oplog moves change streams past its cluster time, even on an idle cluster.
+
+The time of a page of a change stream must not be in the future.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Syncs definitions with values that a driver cannot decode, or would change: they must be equal byte for byte."""
+"""Syncs definitions with values that a driver cannot decode, or would change: they must be equal byte for byte.
+
+Names that are not valid UTF-8 must be refused.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Tests that a metadata database holds only one sync.
 
-If several processes begin a sync, only the first one may succeed.
+If several processes begin a sync, only the first one may succeed. Other tests concern the run record, the saved state
+of a sync: reads of it, a takeover of it, and its deletion after a failed start.
 """
 
 from __future__ import annotations

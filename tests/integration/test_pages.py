@@ -1,4 +1,7 @@
-"""Runs the commands of the documentation in their order, exactly as printed except for addresses and programs."""
+"""Runs the commands of the documentation in their order, exactly as printed except for addresses and programs.
+
+`syncctl commit` gets an option that confirms the command.
+"""
 
 from __future__ import annotations
 
@@ -140,8 +143,8 @@ def _starts_or_stops(line: str) -> bool:
 
 @pytest.fixture
 def operator(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
-    # Some commands write files.
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    # Some commands write files.
     monkeypatch.chdir(tmp_path)
     operator = Operator(pair, tmp_path)
     yield operator

@@ -1,4 +1,4 @@
-"""Tests preflights on real clusters: they must report why a start would be refused, and change nothing."""
+"""Tests preflights: they must report why a start would be refused, estimate the sync, and change nothing."""
 
 from __future__ import annotations
 

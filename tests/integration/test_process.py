@@ -1,4 +1,7 @@
-"""Tests the daemon as its operator sees it: options, messages, exit statuses, log lines."""
+"""Tests the daemon as its operator sees it: options, messages, exit statuses, log lines, metrics.
+
+While it connects to the clusters, it must answer requests, and commands must wait.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests the promises to users: write blocking, a reliable verdict, unique indexes, named failures."""
+"""Tests promises to users: write blocking, unique indexes, the progress, and named errors of refused commands."""
 
 from __future__ import annotations
 

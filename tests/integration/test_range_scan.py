@@ -1,6 +1,7 @@
 """Tests a RangeScan, which reads a sharded collection in ranges of `_id`, through a router.
 
-The scan must return every document once, in the order of `_id`, from any resume point.
+The scan must return every document once, in the order of `_id`, from any resume point. If two documents have equal
+`_id`s, it must raise an error. Some tests scan a collection that is not sharded.
 """
 
 from __future__ import annotations
@@ -279,8 +280,7 @@ def test_a_document_read_twice_is_no_duplicate(client: Client) -> None:
 def test_a_range_without_matches_for_longer_than_the_driver_waits(pair: Pair) -> None:
     """Let the server need 4 seconds to find the second match, and the driver wait for one.
 
-    The scan must continue before this match from a resume point after the first one, and find a document whose `_id` is
-    MaxKey.
+    The scan must find all matches, also from a resume point after the first one. The `_id` of the last match is MaxKey.
     """
     ids = [*range(400), MaxKey()]
     matches = [0, 399, MaxKey()]

@@ -1,4 +1,7 @@
-"""Syncs collections and databases to other names on the destination, with changes in every phase."""
+"""Syncs collections and databases to other names on the destination, with changes in every phase.
+
+Also tests names that collide, before the start and during a sync, and the verifier with such names.
+"""
 
 from __future__ import annotations
 
@@ -131,6 +134,7 @@ def change_names(client: AnyClient) -> None:
     shop.moved.rename("orders")
     shop.orders.update_one({"_id": 1}, {"$set": {"moved": True}})
     hr.apart.rename("together")
+    # This rename stays within one database.
     hr.staff.rename("crew")
     hr.crew.insert_one({"_id": "after", "n": 5003})
     # `$out` replaces collections through temporary collections of the server.
@@ -185,7 +189,7 @@ def fill_two(client: AnyClient) -> None:
 def test_a_filter_names_the_namespaces_of_the_source(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     fill(client)
-    # Leave out a collection that has the new name of another one, and one whose name stays free.
+    # Leave out collections that have the new names of other ones, and collections whose names stay free.
     client.store.sales.insert_one({"_id": "not synced"})
     client.vanished.one.insert_one({"_id": "not synced"})
     left_out = [

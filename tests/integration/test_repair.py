@@ -1,4 +1,7 @@
-"""Tests that the commit and /repair remove differences between the clusters, even after the commit has failed."""
+"""Tests that the commit and /repair remove differences between the clusters, even after the commit has failed.
+
+Other tests write to the source during a commit: the commit must apply these writes.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def refusal(daemon: Daemon, body: dict[str, Any]) -> tuple[int, str, str]:
 
 
 def fill(pair: Pair) -> None:
-    """Create views and collections of all kinds on the source. If a cluster is sharded, one collection is sharded."""
+    """Create views and collections of many kinds on the source. If a cluster is sharded, one collection is sharded."""
     pair.shard("d.c")
     client = pair.source.client
     writes.fill(client)
@@ -271,7 +271,7 @@ def test_production_data_is_never_dropped(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
-def test_the_first_of_a_concurrent_commit_and_reset_wins(pair: Pair, daemon: Daemon) -> None:
+def test_a_reset_during_a_commit_stops_the_commit(pair: Pair, daemon: Daemon) -> None:
     """Request a reset during a commit, before canWrite is true: the commit must stop, and the reset must complete."""
     writes.fill(pair.source.client)
     daemon.start()

@@ -2,7 +2,7 @@
 
 MongoDB 6.0.5 sends no change event for a resharding; 6.0.14 and newer versions do. Some tests forge the event.
 
-`make test` runs a resharding with and without an event, one of them with a kill, and one during a commit.
+`make test` runs two of these tests: one without an event, and one with an event and a kill.
 """
 
 from __future__ import annotations

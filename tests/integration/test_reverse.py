@@ -56,7 +56,7 @@ def _fill(pair: Pair) -> None:
 
 
 def _change(client: writes.AnyClient, mark: str) -> None:
-    """Make writes and DDL operations of every kind. `mark` makes the changes of each call different."""
+    """Make writes and DDL operations of many kinds. `mark` makes the changes of each call different."""
     _move_unique_values(client, mark)
     _change_other_values(client, mark)
 

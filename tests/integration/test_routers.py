@@ -1,4 +1,7 @@
-"""Tests reads through several routers: each cursor must be read on the router that opened it, and must be closed."""
+"""Tests reads through several routers: each cursor must be read on the router that opened it, and must be closed.
+
+Also tests how a client of a cluster is opened: the address of the cluster, and unexpected errors.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ def test_every_page_comes_from_one_router(
         pages = [block.count for block, _ in _scan(cluster, stop).pages()]
         assert sum(pages) == DOCUMENTS and len(pages) > 3
     assert len(split(cluster.client, NAME, DOCUMENTS, DOCUMENTS * 400, 40_000, stop)) > 100
-    assert "repeated" not in caplog.text
+    assert "retried" not in caplog.text
     assert open_cursors(sharded.shards) == 0
 
 

@@ -1,4 +1,4 @@
-"""Tests the rows of a metadata collection on real servers."""
+"""Tests that a write to the rows of a metadata collection raises an error if the server refuses it."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_replaced_data_files_invalidate_resume_points(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_member_seeded_with_copied_files_has_other_record_ids() -> None:
+def test_a_scan_misses_nothing_on_a_member_seeded_with_copied_files() -> None:
     with ReplicaSet(name="seeded", members=3) as replica_set:
         fill(replica_set)
         first, second, seeded = replica_set.members

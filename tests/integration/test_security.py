@@ -1,6 +1,7 @@
-"""Sends generated requests to services with tokens and TLS.
+"""Tests services with tokens and TLS.
 
-No request may cause an internal error, and no output may contain a token.
+Generated requests with and without tokens may cause no internal error, and no output may contain a token. New tokens
+and certificates must be used without a restart.
 """
 
 from __future__ import annotations
@@ -135,7 +136,10 @@ def secured_daemon(folder: Path, certificates: Path, *options: str) -> Daemon:
 
 
 def status(daemon: Daemon, authority: Path, token: str = "") -> int | None:
-    """Return the status of an answer to a request with TLS; None if `authority` did not sign the certificate."""
+    """Return the status of the answer to a request with TLS.
+
+    Return None if there is no answer, or if `authority` did not sign the certificate.
+    """
     url = f"https://127.0.0.1:{daemon.port}/api/v1/progress"
     headers = bearer(token) if token else {}
     try:

@@ -1,4 +1,4 @@
-"""Runs several syncs into one destination, each with its own name, and syncs of one source to several destinations."""
+"""Runs two syncs into one destination, one with a name and one without, and syncs of one source to two destinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts with unsupported shard keys are refused, and syncs between sharded clusters copy shard keys."""
+"""Tests that the option `sharding` is refused unless only the destination is sharded, and syncs unique shard keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENTRY = {"database": "d", "collection": "c", "shardCollection": {"key": [{"n": 1
 
 @across(REPLICA_SETS, SHARDED, FROM_SHARDED)
 @pytest.mark.parametrize("entries", [[], [ENTRY]], ids=["no entry", "an entry"])
-def test_the_option_sharding_needs_a_sharded_destination(
+def test_the_option_sharding_needs_a_replica_set_and_a_sharded_destination(
     pair: Pair, daemon: Daemon, entries: list[Any]
 ) -> None:
     pair.source.client.d.c.insert_one({})

@@ -1,4 +1,4 @@
-"""Tests that each shard of the destination has the definitions of the source after a commit."""
+"""Tests that each shard of the destination with documents of a collection has the source's indexes after a commit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tests that documents of sharded collections are synced exactly in every phase, even if their shard keys change.
+"""Tests that documents of sharded collections are synced exactly in several phases, even if their shard keys change.
 
-`make test` runs only the tests of changed shard keys and collated collections.
+`make test` runs only the tests of changed shard keys, collated collections, and a shard key within the `_id`.
 """
 
 from __future__ import annotations

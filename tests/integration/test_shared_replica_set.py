@@ -33,7 +33,7 @@ CAPPED = ("first", "second")
 
 
 def fill(pair: Pair, fleet: Fleet) -> None:
-    """Create large collections, which are copied in ranges, small collections of every kind, and capped ones.
+    """Create large collections, which are copied in ranges, small collections, views, a time series, and capped ones.
 
     Restart the daemons with small partitions.
     """
@@ -210,7 +210,8 @@ def test_instances_sync_to_a_sharded_cluster(pair: Pair, fleet: Fleet) -> None:
 def refused(fleet: Fleet, number: int, **options: Any) -> tuple[str, str]:
     """Try to start a sync on the instance with this number; fail unless the instance refuses.
 
-    A preflight must report the same error. Return the name and the description of the error.
+    A preflight must report the same error, unless the request is invalid. Return the name of the error and its
+    description.
     """
     daemon = fleet.daemons[number]
     body = daemon.start_body(**options)
@@ -329,7 +330,7 @@ def test_both_repair_and_apply_writes_after_the_verdict(pair: Pair, fleet: Fleet
     with coordinator.held_at(*verified):
         fleet.ask_for_commit()
         follower.wait_until_killed()
-        # The follower has not written its documents again yet.
+        # The follower has not recorded this repair round as applied.
         assert coordinator.progress()["repairs"]["inProgress"] is True
         follower.run()
         coordinator.wait_until_reached(*verified)

@@ -1,4 +1,7 @@
-"""Tests sources whose change streams are limited: with events above 16 MB, or with servers before MongoDB 6.0."""
+"""Tests sources whose change streams are limited: with events above 16 MB, or with servers before MongoDB 6.0.
+
+Other tests read change streams with a filter that matches few events.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +189,7 @@ def test_a_window_does_not_end_where_the_server_cannot_resume(
 
 @pytest.mark.full
 def test_an_id_too_large_for_any_event_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:
-    """Each event contains the `_id` three times: once in the document key, and twice as long in the resume token."""
+    """Each event contains the `_id` in the document key, and again in the resume token, where it is twice as long."""
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()

@@ -1,6 +1,7 @@
 """Tests that servers accept the commands that convert definitions to stand-ins and back.
 
-Only deferred indexes (see `standin.deferred_names`) are built again.
+Only deferred indexes (see `standin.deferred_names`) are built again. A snapshot of all definitions must equal the
+definitions that are read one by one.
 """
 
 from __future__ import annotations

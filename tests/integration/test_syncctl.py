@@ -1,4 +1,7 @@
-"""Runs `syncctl` as a process, for a reversible sync from the preflight to the second commit."""
+"""Runs `syncctl` as a process, for a reversible sync from the preflight to the second commit.
+
+Other tests run further commands at a terminal, and the commands for the verifier.
+"""
 
 from __future__ import annotations
 

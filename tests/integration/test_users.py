@@ -1,7 +1,7 @@
 """Tests the copy of users and custom roles, at the commit and on request.
 
-The copy never overwrites users and roles that already exist on the destination: the sync is refused, or the existing
-ones are kept.
+The copy never overwrites users and roles that others have created or changed on the destination: the copy is refused,
+or these users and roles are kept.
 
 `make test` leaves out rare changes during the copy, and tests that repeat a rule with another case.
 """

@@ -52,7 +52,7 @@ def guarded() -> Iterator[tuple[Guarded, Guarded]]:
         source.client() as of_source,
         destination.client() as of_destination,
     ):
-        # Each user of the service also exists on the other cluster, where an application uses it.
+        # The service's user on the destination also exists on the source, where an application could use it.
         uris = source.create_user("reader", SOURCE_ROLES), destination.create_user(
             "writer", DESTINATION_ROLES
         )

@@ -1,6 +1,7 @@
 """Changes definitions during a check of the verifier.
 
-A change on the source must end the check; a definition changed on the destination must be compared again.
+A change on the source must end the check; a definition changed on the destination must be compared again. Other tests
+compare time-series collections, documents that can expire, and options that only one server knows or sets.
 """
 
 from __future__ import annotations
@@ -310,7 +311,7 @@ class _SecondReads(monitoring.CommandListener):
     def failed(self, event: monitoring.CommandFailedEvent) -> None: ...
 
 
-def test_both_reads_of_a_lost_document_wait_for_the_same_cluster_time(pair: Pair) -> None:
+def test_the_second_read_of_a_lost_document_waits_for_a_cluster_time(pair: Pair) -> None:
     """Check lost documents of a TTL collection, which the check reads twice.
 
     The second read must not see an older state than the first: a document that is missing in the older state would

@@ -1,4 +1,4 @@
-"""Tests that the verifier reports every kind of difference exactly, and nothing else."""
+"""Tests that the verifier reports differences of many kinds exactly, and nothing else."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ DEFINITIONS = [
 
 @pytest.fixture(scope="module")
 def corrupted() -> Iterator[Pair]:
-    """Start two clusters with differences of all kinds. The tests only read them."""
+    """Start two clusters with differences of many kinds. The tests only read them."""
     with started_pair() as pair:
         for side in (pair.source, pair.destination):
             _fill(side.client)

@@ -1,4 +1,7 @@
-"""Runs a check under random writes to both clusters: the check must report exactly the differences at the end."""
+"""Runs a check under random writes to both clusters: the check must report exactly the differences at the end.
+
+Other tests check how long a check compares again: the lag of its rechecks, its grace period, and quiet clusters.
+"""
 
 from __future__ import annotations
 

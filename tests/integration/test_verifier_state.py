@@ -1,4 +1,7 @@
-"""Tests which process may continue a saved check of the verifier, and which one must refuse to continue it."""
+"""Tests which process may continue a saved check of the verifier, and which one must refuse to continue it.
+
+Also tests the counts of saved mismatches, and saves that hang.
+"""
 
 from __future__ import annotations
 

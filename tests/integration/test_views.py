@@ -1,4 +1,7 @@
-"""Tests the saved definitions of views, by which a sync recognizes the views that it has created."""
+"""Tests the saved definitions of views, by which a sync recognizes the views that it has created.
+
+Also tests a view that prevents the creation of a time-series collection.
+"""
 
 from __future__ import annotations
 
@@ -93,9 +96,10 @@ def test_a_reset_recognizes_the_views_after_a_kill(
 def test_an_outdated_view_does_not_prevent_a_time_series(
     pair: Pair, daemon: Daemon, options: dict[str, Any]
 ) -> None:
-    """Let the sync apply the creation of a time series late, when another time series has its name on the source.
+    """During a pause, create a time series, and replace it by another one of the same name.
 
-    The sync then copies the newer one, with which the destination's view, which a later event changes, conflicts.
+    When the sync applies the first creation, it creates the second time series, which has another collation. The
+    destination's view conflicts with it: the view still refers to this name, because its change is a later event.
     """
     client = pair.source.client
     client.d.c.insert_one({"_id": 1})

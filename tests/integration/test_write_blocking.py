@@ -1,6 +1,7 @@
 """Tests that user writes are blocked as the start option `enableUserWriteBlocking` requires.
 
-After the sync, each cluster must be blocked or unblocked as it was before the sync.
+Blocks that were set before the sync must be restored, with exceptions: a commit unblocks a destination that the sync
+has blocked, a failed commit leaves it blocked, and with `sourceAndDestination`, a commit leaves the source blocked.
 """
 
 from __future__ import annotations
