@@ -130,7 +130,10 @@ def test_orphaned_documents_are_not_read(cluster: ShardedCluster, client: Client
 
 @pytest.mark.skipif(find_mongos() is not None, reason="tests the stand-in for mongos")
 def test_shards_refresh_metadata_that_stays_stale(cluster: ShardedCluster, client: Client) -> None:
-    """Answer that a version is stale, longer than the stand-in waits before it refreshes the metadata of all shards."""
+    """Answer that a version is stale, longer than the stand-in waits before it refreshes the metadata of all shards.
+
+    The stand-in must then try again, and return the answer of the first call that succeeds.
+    """
     shard(client, "c", k=1)
     with closing(Servers(cluster.config.members[0].address, Clock(), Cursors())) as servers:
         call = Call({"count": "c", "$db": "d"})
