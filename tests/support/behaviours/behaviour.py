@@ -81,7 +81,7 @@ def _fill(collection: AnyCollection, count: int) -> None:
 def indexed(db: AnyDatabase) -> None:
     """Create a collection of 20 documents with a unique, a hidden and a TTL index.
 
-    Until the commit, the destination has stand-ins for these indexes, without these options.
+    Until the commit, the destination has stand-ins for these indexes: not unique, not hidden, and without expiration.
     """
     # Create the indexes before the documents: an index build on an empty collection takes no time.
     db.c.create_index("n", unique=True)
