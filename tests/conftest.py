@@ -1,4 +1,4 @@
-"""Fixtures for all tests: shared clusters, which are emptied before each test, and a daemon that syncs them."""
+"""Fixtures for all tests: shared clusters, which are emptied before each test, and the daemons that sync them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def clusters(pytestconfig: pytest.Config) -> Iterator[Clusters]:
 
 @pytest.fixture(scope="session")
 def replica_sets(clusters: Clusters) -> Pair:
-    """Return the shared pair of replica sets, without emptying them."""
+    """Return the shared pair of replica sets of one member each, without emptying them."""
     return clusters.pair()
 
 

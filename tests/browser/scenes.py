@@ -1,4 +1,4 @@
-"""Sample states of a sync for the browser tests, which check the page in each of these states."""
+"""Sample states of a sync for the browser tests, which check the page in these states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests the verifier's page with a real check, which first finds a difference, and then passes."""
+"""Tests the verifier's page with real checks: one that finds differences and then one that passes.
+
+Other tests show the page while a check runs, and use a large integer in a document filter.
+"""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ ROOM = {
     Stage.COMMIT: 6,
     Stage.REVERSE: 5,
 }
-# The same for faults of 20 seconds: all faults of one stage together must take less time than its deadline.
+# The number of faults of 20 seconds on one cluster in each stage: together, they must take less time than its deadline.
 LONG_ROOM = {
     Stage.LISTING: 2,
     Stage.VERIFICATION: 3,
@@ -235,10 +235,10 @@ def pack(
 ) -> list[Flight]:
     """Divide the cells among as few flights as possible.
 
-    `room` maps a stage to the maximum number of cells for each cluster in one flight; the default is 1. `commands` is
-    the table from which the cells were made. If possible, the cells of one stage and cluster have different commands,
-    in the order of the table. The reason: some stages send a command only once, so a second fault of the command would
-    not occur.
+    `room` maps a stage to the maximum number of cells for each cluster in one flight, which is 1 for other stages.
+    `commands` is the table from which the cells were made. If possible, the cells of one stage and cluster have
+    different commands, in the order of the table. The reason: some stages send a command only once, so a second fault
+    of the command would not occur.
     """
     waiting: dict[tuple[Stage, On], _Queues] = defaultdict(dict)
     for each in cells:

@@ -1,6 +1,6 @@
-"""Runs one sync with faults in each stage: from the listing to a commit, a reverse and a second commit.
+"""Runs one sync with faults in its stages: from the listing to a commit, a reverse and a second commit.
 
-The test writes to the source continuously until the first commit.
+There is no reverse if only one cluster is sharded. The test writes to the source continuously until the first commit.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Sabotage:
     """An action that arms the faults of its cells in turn until all have occurred or the stage ends.
 
     All cells have the same stage and cluster. The constructor arms the first fault. A fault that does not occur in its
-    turn gets another turn. A fault of 20 seconds lasts for its full time, even if the stage ends earlier.
+    turn gets another turn. Exception: a fault of 20 seconds gets only one turn, which lasts for its full time, even if
+    the stage ends earlier.
     """
 
     def __init__(
@@ -382,7 +383,7 @@ def collections_of(client: AnyClient) -> int:
 
 
 def write(client: AnyClient, number: int) -> None:
-    """Insert, update, replace and delete documents. Different values of `number` select different documents."""
+    """Insert, update, replace and delete documents. `number` is part of the new `_id`s, so each call needs another."""
     for name in ("hashed", "plain"):
         c = client.d[name]
         c.insert_many([{"_id": f"{number} {n}", "n": n} for n in range(5)])

@@ -1,9 +1,9 @@
-"""Tests that a late write of a killed daemon cannot overwrite newer writes on the destination.
+"""Tests that a late write of a killed or replaced daemon cannot overwrite newer writes on the destination.
 
 A fail point delays one command for some seconds. The server runs the command even if its client has disconnected.
 
-`make test` runs one of these tests. The others repeat that test with other writes; `test_late_writes` repeats it with a
-takeover.
+`make test` runs one of these tests. The others repeat it with other writes, after the commit, during the copy, or with
+a second daemon that replaces the first; the module `test_late_writes` repeats it with delays in the network.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tests.support.waiting import wait_for
 # busy machine needs longer than the delay to restart the process and to apply newer writes.
 _DELAYS_MS = (3_000, 12_000, 48_000)
 _UNVERIFIED = {"verification": {"enabled": False}}
-# Enough documents that each lane of the daemon writes its part in a transaction, also with the many lanes that the daemon
-# uses if the clusters answer slowly.
+# Enough documents that each lane of the daemon writes its part in a transaction, also if the clusters answer slowly:
+# then the daemon uses more lanes.
 _MANY = range(200)
 
 
@@ -60,7 +60,7 @@ class Held:
 
 @contextmanager
 def holding(client: Client, name: str, delay_ms: int) -> Iterator[Callable[[], Held]]:
-    """Make the primary delay the next command with that name on the collection d.c, or the next commitTransaction.
+    """Make the primary delay the daemon's next command with that name on d.c, or its next commitTransaction.
 
     The yielded function waits until a command is delayed, and returns it.
     """

@@ -1,6 +1,6 @@
 """Kills the real daemon, or ends it with SIGTERM, at named points of its code, and restarts it.
 
-A collection whose copy was complete must not be copied again.
+In one test, a second process takes over instead. A collection whose copy was complete must not be copied again.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def test_a_killed_daemon_continues(pair: Pair, daemon: Daemon, kill: tuple[Point
     _assert_not_copied_again(pair.destination.client, copied)
 
 
-# One kill in each phase.
+# One kill in each phase until the end of the copy, and two during change event application.
 KILLS_ON_SHARDS = [
     (Point.COLLECTION_CREATED, 1),
     (Point.BATCH_WRITTEN, 3),
@@ -219,7 +219,7 @@ def test_documents_whose_repeated_insert_fails_with_unusual_errors(
 
 
 @pytest.mark.full
-def test_random_kills_under_load(pair: Pair, daemon: Daemon) -> None:
+def test_repeated_kills_under_load(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client, 3000)
     with Workload([pair.source.client.d.c, pair.source.client.d.other], seed=2) as workload:
         daemon.kill_at(Point.EVENTS_APPLIED)

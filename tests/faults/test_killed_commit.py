@@ -1,4 +1,8 @@
-"""Kills and restarts the daemon in each step of a commit; the commit must complete normally."""
+"""Kills and restarts the daemon in each step of a commit; the commit must complete.
+
+The optional steps are left out: users and roles, the way back, and balancers. If users write to the source after a
+kill, the commit must be withdrawn and repeated, but only while the destination is still blocked.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Kills the real daemon in each step that prepares or runs a reverse; the clusters must be equal at the end.
 
-All kills happen in one sync: each restarted process is killed at the next point.
+The daemon is also killed while it applies changes in the other direction, and during the commit there. All kills happen
+in one sync: each restarted process is killed at the next point.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Kills the daemon at every point of the copy of users and roles.
 
-Restarts alone must complete a commit. A copy on request must be possible again, and leave no temporary documents.
+Restarts alone must complete a commit. A copy on request must be possible again, and leave no temporary documents. A
+reset must also drop the users and roles that a killed copy has created.
 
 `make test` runs only the test of the copy at the commit.
 """

@@ -1,8 +1,8 @@
 """Tests that late requests of a killed, disconnected or replaced process cannot change the destination.
 
-Proxies or a fail point delay the requests until the successor of the process has sent newer requests. The late
-requests must have no effect, neither before the commit nor after it, when users write. Exception: some late DDL
-commands (`OPEN`) have an effect, which the verification must detect.
+Proxies or a fail point delay the requests. Meanwhile, the source changes again; in most tests, the restarted process or
+its successor applies the newer changes. The late requests must have no effect, neither before the commit nor after it.
+Exception: some late DDL commands (`OPEN`) have an effect, which the verification must detect.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def pair(proxied: Proxied) -> Pair:
 
 
 def _applied(pair: Pair, document: dict[str, Any]) -> None:
-    """Wait until the destination contains exactly this document in the collection d.c."""
+    """Wait until the document with the same `_id` in d.c on the destination equals `document`."""
     found = pair.destination.client.d.c.find_one
     wait_for(lambda: found({"_id": document["_id"]}) == document, f"{document} is applied")
 

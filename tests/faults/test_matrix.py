@@ -1,7 +1,8 @@
-"""Runs the fault matrix on replica sets of three members: each flight is one sync with faults in all stages.
+"""Runs the fault matrix on replica sets of three members: each flight is one sync with faults in several stages.
 
 By default, a few flights cover the pairs of properties (stage, cluster, command, fault, number of times), as
-`cells.pairwise` describes. With `--full`, every command is combined with every fault in each stage.
+`cells.pairwise` describes. With `--full`, every command is combined with every fault in each stage, more flights have
+faults of 20 seconds, and one sync runs without faults. Two tests check the selection of the cells itself.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _HEARTBEAT = "&heartbeatFrequencyMS=500"
 
 PAIRWISE = pack(pairwise(all_cells((Times.ONCE, Times.THREE_TIMES))))
 FULL = pack(alternating(all_cells((Times.ONCE, Times.THREE_TIMES))))
-# These flights contain every fault, and every class of faults in every stage. 20 seconds for each combination of a
-# command and a fault would take days.
+# These flights contain every fault, and every class of faults in every stage that it applies to. 20 seconds for each
+# combination of a command and a fault would take days.
 LONG = pack(pairwise(all_cells((Times.FOR_20_SECONDS,))), LONG_ROOM)
 
 

@@ -1,6 +1,7 @@
 """Delays, cuts and resets connections of the daemon, or drops their messages, during a sync with live writes.
 
-`make test` runs only the test of lost replies: the fault matrix also breaks connections.
+One test compares the commands of an undisturbed sync with those of the fault matrix. `make test` runs only the test of
+lost replies: the fault matrix also breaks connections.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Causes outages of a cluster: the daemon must report each of them, and no command may hang.
+"""Causes outages and errors of a cluster: no command may hang, and most tests check that the daemon names the cause.
 
-When the outage ends, the sync must continue.
+When the outage ends, the sync must continue; after an unknown error, it continues when it is resumed.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def test_a_missing_majority_of_the_source_is_shown(
 ) -> None:
     """By default, a replica set with an arbiter acknowledges writes that its change stream cannot report yet.
 
-    The default write concern has the same effect here. The lag must grow, and a warning must name the cause.
+    Here, a default write concern of 1 has the same effect. The lag must grow, and a warning must name the cause.
     """
     writes.fill(pair.source.client)
     daemon.start()
@@ -177,8 +177,10 @@ def default_write_concern(pair: Pair, concern: int | str) -> Iterator[None]:
     """Set the default write concern of the source during the block, and majority at its end."""
     command = {"setDefaultRWConcern": 1, "writeConcern": {"w": "majority"}}
     pair.source.client.admin.command({**command, "defaultWriteConcern": {"w": concern}})
-    yield
-    pair.source.client.admin.command({**command, "defaultWriteConcern": {"w": "majority"}})
+    try:
+        yield
+    finally:
+        pair.source.client.admin.command({**command, "defaultWriteConcern": {"w": "majority"}})
 
 
 @pytest.mark.full

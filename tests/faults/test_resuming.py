@@ -1,4 +1,7 @@
-"""Makes a sync fail in every phase, and resumes it after each failure, until it can be committed."""
+"""Makes a sync fail in every phase, and resumes it after each failure, until it can be committed.
+
+A resume must be refused if it would overwrite writes of users. With several instances, all of them must be resumed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Makes the primary's oplog too short, while another member may have a longer oplog: the sync must continue."""
+"""Makes an oplog too short while a sync is paused: the resumed sync must continue.
+
+If another member of the source has a longer oplog, the sync waits until this member is the primary. If the oplog of the
+destination is too short, the verification starts again.
+"""
 
 from __future__ import annotations
 

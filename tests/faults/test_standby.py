@@ -1,5 +1,7 @@
 """Kills, suspends or disconnects the active one of two daemons with `--standby`; the standby must take over.
 
+No takeover may happen if both daemons are disconnected, or if only single renewals of the lease are lost.
+
 The tests print how long each takeover lasts, from the moment when the active daemon is known to be lost.
 """
 

@@ -1,4 +1,4 @@
-"""Generates random DDL operations on collections, views and indexes, as commands; sends nothing to a server."""
+"""Generates random DDL operations, also with `$out` and `$merge`, as commands; sends nothing to a server."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Definitions:
         return self._one({"dropDatabase": 1})
 
     def _rename(self) -> Operation:
-        """Return a rename of a collection, sometimes to another database, to its own name, or to the name of a view."""
+        """Return a rename of a collection or view, sometimes to another database, to its own name or that of a view."""
         names = self._family()
         source = f"{self._near_database()}.{self._random.choice(names)}"
         target = f"{self._near_database()}.{self._random.choice(names)}"

@@ -21,7 +21,7 @@ from tests.support.shapes import Kind
 
 
 class Profile(Enum):
-    """A kind of run: it determines the topology of the clusters, and the kinds of operations during the sync."""
+    """A kind of run: clusters, operations during the sync, and options, such as new names or several daemons."""
 
     DATA = "data"
     DEFINITIONS = "definitions"
@@ -126,8 +126,8 @@ class Plan:
     copying: Stage
     applying: tuple[Stage, ...]
     commit_kill: Kill | None
-    # Transactions that are open when the sync starts: one is committed after the copy, the other is aborted after the
-    # commit.
+    # Transactions that are open when the sync starts: one is committed after the stage `copying`, the other is aborted
+    # after the commit.
     open_during_copy: Operation | None
     open_during_commit: Operation | None
     start_options: Document
@@ -170,7 +170,7 @@ _AMOUNTS = {
     Profile.SELECTED: Amount(20, 30, 40, 0.2),
     Profile.BESIDE: Amount(20, 30, 40, 0.3),
 }
-# The number of operations of each thread before the sync, and the share of DDL operations in them, for all profiles.
+# The last operations of each thread before the sync: their number, and the share of DDL operations in them.
 _BEFORE, _SHARE_BEFORE = 25, 0.3
 _STEPS = (
     "definitions prepared",

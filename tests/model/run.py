@@ -31,7 +31,7 @@ from tests.support.waiting import wait_for
 
 # The interval at which the daemons are checked while the writers run, in seconds.
 _POLL_INTERVAL = 0.05
-# Points of steps that only the coordinator runs, once for all instances.
+# The points at which the coordinator is always killed. Other instances pass none of them, apart from COPY_SAVED.
 _DONE_ONCE = {
     *(Point.STARTED, Point.COLLECTION_CREATED, Point.LISTED, Point.COPY_SAVED),
     *(Point.COLLECTION_COPIED, Point.STEP_DONE),
@@ -284,7 +284,7 @@ def _is_of_sharding(difference: str) -> bool:
 
 
 def _is_done_once(kill: Kill) -> bool:
-    """Return whether the kill happens at a point that only the coordinator passes."""
+    """Return whether the kill happens at a point in `_DONE_ONCE`, where the coordinator must be killed."""
     return isinstance(kill, Passing) and kill.point in _DONE_ONCE
 
 

@@ -1,4 +1,4 @@
-"""Shards collections for the model test, and recognizes operations that sharded collections do not support."""
+"""Shards collections for the model test, and recognizes operations that it leaves out if a cluster is sharded."""
 
 from __future__ import annotations
 
@@ -72,9 +72,10 @@ def _names_greatest_id(value: Any) -> bool:
 
 
 def unfit(operation: Operation) -> bool:
-    """Return whether sharded collections do not support the operation.
+    """Return whether the model test leaves out the operation if a cluster is sharded.
 
-    Such an operation has an option that they do not support, or renames a collection to another database.
+    Such an operation renames a collection to another database, creates a clustered collection, or has an unfit index
+    (see `_is_unfit_index`).
     """
     return any(map(_is_unfit, operation.commands))
 
@@ -90,7 +91,7 @@ def _is_unfit(command: Document) -> bool:
 
 
 def _is_unfit_index(index: Document) -> bool:
-    """Return whether the index is unique or a TTL index. The model test creates none of them on sharded collections.
+    """Return whether the index is unique or a TTL index. With sharded clusters, the model test has none of them.
 
     A unique index would have to begin with the shard key. WARNING: a sharded cluster of MongoDB 6.0 crashes if
     `expireAfterSeconds` is set on a wildcard index.

@@ -1,6 +1,7 @@
 """Runs the model test with a few seeds: at the end of every run, both clusters must be equal.
 
-`python -m tests.model` runs other seeds, or repeats one of these.
+Some profiles require known differences, such as new names. `python -m tests.model` runs other seeds, or repeats one of
+these. Another test checks that the plan of a run depends on its seed only.
 """
 
 from __future__ import annotations

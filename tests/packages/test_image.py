@@ -1,7 +1,7 @@
 """Tests the container image: builds its files from the Dockerfile, and migrates in containers without privileges.
 
-The root file system of each container is read-only. The containers have the mounts, the user and the commands that the
-documentation and the manifests for Kubernetes give them.
+The root file systems of the tested containers are read-only. These containers have the mounts, the user and the
+commands that the documentation and the manifests for Kubernetes give them.
 """
 
 from __future__ import annotations

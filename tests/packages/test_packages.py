@@ -1,4 +1,7 @@
-"""Tests the .deb and the .rpm on a new machine: installation, a migration across an upgrade, and removal."""
+"""Tests the .deb and the .rpm on a new machine: installation, a migration across an upgrade, and removal.
+
+The .deb is also tested with a newer Python, and with several instances of the daemon.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class Packager:
 
 
 def printed(page: str, title: str) -> str:
-    """Return the commands in a section of a documentation page, to run them exactly as printed."""
+    """Return the commands in a section of a documentation page, as printed."""
     return "\n".join(block.text for block in commands(page, title))
 
 
@@ -175,7 +178,7 @@ def versions_in_the_log(machine: Machine) -> list[str]:
 
 
 def remove(machine: Machine, packager: Packager, changed: str) -> None:
-    """Remove the package, and check that the configuration and the logs stay.
+    """Remove the package, and check that the configuration and the logs stay until a .deb is purged.
 
     `changed` is the text of the changed configuration file.
     """
@@ -195,7 +198,7 @@ def remove(machine: Machine, packager: Packager, changed: str) -> None:
 def test_instances_are_units(dist: Artefacts, machine: Machine, pair: Pair) -> None:
     """Run two instances with the template unit, as docs/howto/install.rst says: they must share a sync.
 
-    After a rotation of their logs, they must write to new files.
+    After a rotation of their logs, the first instance must write to a new file.
     """
     install(machine, DEB, dist.deb)
     configure(machine, pair, free_port())

@@ -1,4 +1,7 @@
-"""Tests the artefacts that need no root: the wheel in an empty virtual environment, the archive without a network."""
+"""Tests the artefacts that need no root: the wheel in an empty virtual environment, the archive without a network.
+
+The checksums and the list of components must be complete, and a second build must produce the same bytes.
+"""
 
 from __future__ import annotations
 

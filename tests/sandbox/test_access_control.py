@@ -1,4 +1,7 @@
-"""Tests that access control refuses unauthenticated clients, and limits each user to the privileges of its roles."""
+"""Tests that access control refuses unauthenticated clients, and limits each user to the privileges of its roles.
+
+With access control, the members must still authenticate each other, step down and restart.
+"""
 
 from collections.abc import Iterator
 
@@ -44,7 +47,7 @@ def test_the_sync_user_may_block_writes_and_bypass_the_block(guarded: ReplicaSet
         poor_client.test.items.insert_one({})
 
 
-def test_root_may_do_everything(guarded: ReplicaSet) -> None:
+def test_root_may_administer_the_server(guarded: ReplicaSet) -> None:
     with guarded.client() as client:
         assert client.admin.command("getCmdLineOpts")["ok"] == 1
 

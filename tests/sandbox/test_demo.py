@@ -1,4 +1,4 @@
-"""Tests the output of the demo: missing packages, progress, and the reaction to Ctrl-C."""
+"""Tests the demo: its progress display, missing packages, a daemon that does not answer, and the reaction to Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests that the sandbox's comparison reports every kind of difference exactly, and nothing for equal clusters."""
+"""Tests that the sandbox's comparison reports differences of definitions exactly, and nothing for equal clusters.
+
+The modules `test_equality_of_documents` and `test_equality_of_shard_keys` test other differences.
+"""
 
 from collections.abc import Iterator
 from typing import Any

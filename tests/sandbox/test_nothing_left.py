@@ -1,4 +1,7 @@
-"""Tests that a sandbox leaves no process and no file behind, even if it is killed or its block fails."""
+"""Tests that a sandbox leaves no process and no file behind, even if it is killed or its block fails.
+
+The last test checks the error text of `python -m syncsvc.sandbox`.
+"""
 
 import os
 import signal

@@ -1,4 +1,7 @@
-"""Tests that a reserved port stays reserved while its server is down: no other program can reserve it."""
+"""Tests the reservation of ports: no other program can reserve a port until it is released or its process ends.
+
+A server can listen on a reserved port, and it is an error if no port is free.
+"""
 
 import socket
 import subprocess

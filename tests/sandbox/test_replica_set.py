@@ -1,4 +1,7 @@
-"""Tests replica sets of one and three members: they accept writes, have the requested configuration, and fail over."""
+"""Tests replica sets of one and three members: they accept writes, have the requested configuration, and fail over.
+
+A wrong use or a failed start is an error, and leaves nothing behind.
+"""
 
 import os
 from collections.abc import Iterator

@@ -132,7 +132,10 @@ def test_orphaned_documents_are_not_read(cluster: ShardedCluster, client: Client
 def test_shards_refresh_metadata_that_stays_stale(
     cluster: ShardedCluster, client: Client, tmp_path: Path
 ) -> None:
-    """Answer that a version is stale, longer than the stand-in waits before it refreshes the metadata of all shards."""
+    """Answer that a version is stale, longer than the stand-in waits before it refreshes the metadata of all shards.
+
+    The stand-in must then try again, and return the answer of the first call that succeeds.
+    """
     shard(client, "c", k=1)
     shared = Shared((cluster.config.members[0].address,), tmp_path)
     with closing(Servers(shared)) as servers:

@@ -22,7 +22,8 @@ from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
-# The number of documents of one client, and the number of writes that `wait_for_writes` waits for.
+# The number of documents that one client changes again and again, and the number of writes that `wait_for_writes` waits
+# for.
 _DOCUMENTS = 25
 _SOME = 30
 

@@ -42,7 +42,7 @@ def _result(result: dict[str, Any]) -> str:
 
 
 def _others(result: dict[str, Any]) -> Iterator[str]:
-    """Yield a table for each list in a result, and then a sentence with the other values."""
+    """Yield a table for each list in a result, and then a sentence with its numbers."""
     for values in result.values():
         if isinstance(values, list):
             head = [_words(name) for name in values[0]]

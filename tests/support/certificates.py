@@ -13,7 +13,7 @@ CLIENT = "OU=Migration,O=syncsvc"
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """Create a certificate authority, and a server certificate for loopback addresses.
+    """Create a certificate authority, and a server certificate for 127.0.0.1.
 
     Write them to files in `folder`, which must exist, and return the paths.
     """
@@ -21,7 +21,7 @@ def make_certificates(folder: Path) -> Certificates:
 
 
 def write_certificates(authority: trustme.CA, folder: Path) -> Certificates:
-    """Write the CA certificate of `authority`, and a new server certificate for loopback, to files in `folder`.
+    """Write the CA certificate of `authority`, and a new server certificate for 127.0.0.1, to files in `folder`.
 
     Overwrite existing files, and return the paths.
     """

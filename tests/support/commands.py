@@ -19,7 +19,7 @@ def commands_as_rst() -> str:
 
 
 def options_as_rst() -> str:
-    """Return the documentation of the options that every command accepts."""
+    """Return the documentation of the options that syncctl accepts before and after the name of every command."""
     return "\n".join(_options(syncctl))
 
 

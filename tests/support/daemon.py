@@ -74,7 +74,7 @@ class Daemon(ServiceProcess):
         self.wait_for_state("COMMITTED")
 
     def ask_for_commit(self) -> None:
-        """Send /commit repeatedly until it is accepted.
+        """Send /commit each time that canCommit is found true, until the command is accepted.
 
         One attempt is not enough: on a busy machine, canCommit can become false before the request arrives.
         """
@@ -171,7 +171,7 @@ class Daemon(ServiceProcess):
         self.run()
 
     def believe_the_source_is_old(self) -> None:
-        """Make later processes of this daemon treat the source as older than MongoDB 6.0, without DDL events."""
+        """Make later processes of this daemon assume that no cluster reports DDL events, as before MongoDB 6.0."""
         (self.folder / "old-source").touch()
 
     def believe_the_destination_is_new(self) -> None:

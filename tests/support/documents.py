@@ -1,4 +1,4 @@
-"""Creates documents of every BSON type and with every unusual field name that servers accept."""
+"""Creates documents of every BSON type, and documents with unusual field names that servers accept."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ VALUES: dict[str, Any] = {
     "reference": DBRef("other", 1),
 }
 
-# Encoded fields: types that the driver no longer writes, and dates beyond Python's range.
+# Encoded fields: types that the driver no longer writes, values beyond Python's range, and unusual or duplicate names.
 RAW_FIELDS: dict[str, bytes] = {
     "undefined": raw_field(0x06, b"v", b""),
     "symbol": raw_field(0x0E, b"v", b"\x04\0\0\0abc\0"),
@@ -111,7 +111,8 @@ def odd_documents() -> Iterator[RawBSONDocument]:
 def insert_odd_documents(collection: Collection[Any]) -> None:
     """Insert all `odd_documents` into a collection.
 
-    An update sets the zero timestamps afterwards, because the server replaces them in an insert by its own time.
+    An update sets the zero timestamps at the top level afterwards, because the server replaces them in an insert by its
+    own time.
     """
     collection.insert_many(odd_documents())
     for name in ("zero timestamp", "zero timestamp at top"):

@@ -116,7 +116,8 @@ def delayed(client: Client, command: str, application: str = APPLICATION) -> lis
 class FailPoints:
     """The fail points on all members of some replica sets. Leaving the `with` block disarms failCommand.
 
-    The faults affect only connections with the application name `application`; if it is None, all connections.
+    A fault of failCommand affects only connections with the application name `application`; if it is None, all
+    connections.
     """
 
     def __init__(self, *sets: ReplicaSet, application: str | None = APPLICATION) -> None:
@@ -195,7 +196,7 @@ class Armed:
     hits: int = 0
 
     def count(self) -> int:
-        """Return the number of hits until now."""
+        """Return the number of hits since the fault was armed."""
         return self.points.entered(self.fault.point) - self.before
 
     def has_struck(self) -> bool:

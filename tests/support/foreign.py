@@ -18,7 +18,7 @@ _OF_SERVERS = ("admin", "config", "local")
 
 
 def create_foreign(client: Client, database: str = "d") -> set[str]:
-    """Create foreign data of all kinds in `database` and in `only_theirs`; return the namespaces."""
+    """Create collections of several kinds and a view in `database`, and `only_theirs.c`; return all namespaces."""
     there = client[database]
     there.theirs.insert_many({"_id": n, "text": "x" * n} for n in range(200))
     there.theirs.create_index("text", name="by text")

@@ -63,10 +63,10 @@ class Fuzzer:
         self._headers: dict[str, str] = {}
 
     def fuzz(self, *, only_bad: Container[str] = (), token: str | None = None) -> None:
-        """Send valid and invalid requests for each operation, and check the answers against the description.
+        """Send valid requests for each operation, and invalid ones for each that has a body or query parameters.
 
-        Operations whose path ends in a name that `only_bad` contains get only invalid requests. If `token` is not None,
-        all requests carry it.
+        Check the answers against the description. Operations whose path ends in a name that `only_bad` contains get no
+        valid requests. If `token` is not None, all requests carry it.
         """
         self._headers = {} if token is None else bearer(token)
         for case in self._good:

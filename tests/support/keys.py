@@ -1,4 +1,4 @@
-"""Generates random `_id`s of all types, and creates collections with such `_id`s."""
+"""Generates random `_id`s of all types that servers allow; inserts and reads documents with such `_id`s."""
 
 from __future__ import annotations
 

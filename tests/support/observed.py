@@ -4,10 +4,11 @@ More files in the folder change the daemon:
 
 - `without-features`: it treats the clusters as if they lacked the server features that the file names, one in each
   line. If an address follows the name, only the cluster with this address lacks the feature.
-- `save-every-page`: the copy saves its resume point after every page.
+- `save-every-page`: the copy saves its resume point after every page, and the progress of all instances often.
 - `small-partitions`: the file contains a size in bytes. Collections larger than that are copied in ranges of that size.
-- `old-source`: it treats servers of 6.0 as servers of 5.0. Without `watch-closely`, it compares definitions only once,
-  before the commit.
+- `old-source`: it ignores that the servers report DDL events, as if they were older than MongoDB 6.0. Without
+  `watch-closely`, it does not compare definitions periodically, but only when a phase begins, while it applies found
+  changes, and before the commit.
 - `new-destination`: it treats the destination as MongoDB 6.3 or newer, which refuses the option `recordPreImages`. It
   also creates an index on the `metaField` and the time of each new time-series collection, as such a server does.
 - `forge-events`: the change stream of the source reports the events of newer servers that `tests.support.forged`
@@ -101,7 +102,10 @@ def withhold(lines: Sequence[str]) -> None:
 
 
 def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the value of each field of Tuning that the files in `folder` change."""
+    """Yield the name and the value of each changed field of Tuning.
+
+    The first fields are changed for all tests, the others only if files in `folder` request this.
+    """
     yield "stream_wait_ms", 50
     yield "check", CheckTuning(stream_wait_ms=50)
     yield "instance_interval", 0.2
@@ -144,9 +148,10 @@ def _choose_patience(folder: Path) -> None:
 
 
 def _choose_room(folder: Path) -> None:
-    """Make the daemon see much free memory and disk space, so that tests do not depend on the machine.
+    """Make the daemon see plenty of free memory and disk space, so that tests do not depend on the machine.
 
-    While the file `no-room` is in `folder`, it sees little memory and no free disk space instead.
+    While the file `no-room` exists in `folder`, the daemon sees little memory and no free disk space instead. The file
+    may appear and disappear while the daemon runs.
     """
 
     def has_room() -> bool:

@@ -20,7 +20,7 @@ def small_oplog() -> ReplicaSet:
 
 @contextmanager
 def emptied(source: ReplicaSet, destination: Side) -> Iterator[Pair]:
-    """Drop all databases of a source and a destination, and yield both as a pair."""
+    """Drop the databases of a source and a destination, except the system databases, and yield both as a pair."""
     with source.client() as client:
         pair = Pair(Side(source.uri, client), destination)
         pair.empty()

@@ -151,7 +151,7 @@ class Network:
         """Lose all messages of the product within the block.
 
         `ways` are the directions in which messages are lost; without any, both. A connection that has lost a message
-        stays silent, even after the block, until one side closes it.
+        stays silent in that direction, even after the block, until one side closes it.
         """
         return self.obeying(Rule(lost=True, ways=frozenset(ways) or BOTH_WAYS))
 

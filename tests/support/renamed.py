@@ -62,6 +62,7 @@ def assert_renamed(
 ) -> None:
     """Fail unless the destination contains exactly the collections of the source, renamed as `names` says.
 
+    The collections must also have the same options, indexes and documents, and the views the same options.
     `names` is a mapping as for `remap`. `views` maps the destination name of a view to the options that must differ
     there. `left_out` contains the collections of the source that the destination must not contain.
     """

@@ -42,7 +42,7 @@ class StubApi:
         self.answer(path, body, status=status)
 
     def break_off(self, path: str) -> None:
-        """Make the server close the connection of a request to this path without an answer, as a killed daemon does."""
+        """Queue a broken connection for a path: the server closes it without an answer, as a killed daemon does."""
         self.answer(path, "", status=0)
 
     def forget(self) -> None:

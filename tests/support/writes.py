@@ -177,7 +177,7 @@ def views(client: AnyClient) -> None:
 
 
 def spoil(destination: AnyClient) -> None:
-    """Change, delete and add documents in d.c, and drop an index, even while user writes are blocked."""
+    """Change, delete and add documents in d.c, and drop its index `n_1`, even while user writes are blocked."""
     changes = [{"q": {"_id": n}, "u": {"$set": {"n": -1}}} for n in range(30)]
     deletes = [{"q": {"_id": n}, "limit": 1} for n in range(30, 60)]
     extra = [{"_id": f"extra {n}"} for n in range(30)]

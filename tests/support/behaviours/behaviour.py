@@ -79,9 +79,9 @@ def _fill(collection: AnyCollection, count: int) -> None:
 
 
 def indexed(db: AnyDatabase) -> None:
-    """Create a collection with a unique, a hidden and a TTL index.
+    """Create a collection of 20 documents with a unique, a hidden and a TTL index.
 
-    The destination weakens these indexes until the commit.
+    Until the commit, the destination has stand-ins for these indexes: not unique, not hidden, and without expiration.
     """
     # Create the indexes before the documents: an index build on an empty collection takes no time.
     db.c.create_index("n", unique=True)
@@ -100,10 +100,10 @@ def two_collections(db: AnyDatabase) -> None:
 
 
 def use(collection: AnyCollection, tag: str) -> None:
-    """Make writes of every kind in a collection, so that a test detects events that are applied to a wrong collection.
+    """Insert, update, replace, delete and upsert documents of a collection.
 
-    `tag` makes the documents of each call different. Each document has another value of `n`, because some tests have a
-    unique index on `n`.
+    A test then detects events that are applied to a wrong collection. `tag` makes the documents of each call different.
+    Each document has another value of `n`, because some behaviours have a unique index on `n`.
     """
     texts = [f"{tag} {number}" for number in range(6)]
     collection.insert_many({"_id": text, "n": text, "number": 1, "pad": _PAD} for text in texts)

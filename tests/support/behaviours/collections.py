@@ -64,7 +64,7 @@ def create_collated(db: AnyDatabase) -> None:
 
 @behaviour(fill=nothing)
 def create_validated(db: AnyDatabase) -> None:
-    """Create collections with validators, and documents that the validators refuse."""
+    """Create collections with validators, and documents that violate the validators."""
     db.create_collection(
         "strict",
         validator={"n": {"$type": "int"}},

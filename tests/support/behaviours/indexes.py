@@ -55,8 +55,8 @@ def create_partial_indexes(db: AnyDatabase) -> None:
 def create_unique_indexes(db: AnyDatabase) -> None:
     """Create unique indexes, and move unique values between documents.
 
-    If a sync applies the events of different documents in another order than the source, the destination contains
-    duplicate values for a moment.
+    If a sync applies the events of different documents in another order than the source, the destination can
+    contain duplicate values for a moment.
     """
     db.c.create_index([("n", 1)], unique=True)
     db.c.create_index([("sub.a", 1), ("n", -1)], unique=True)

@@ -1,4 +1,7 @@
-"""Behaviours with unusual `_id`s: of every type, of mixed types, and equal `_id`s with different bytes."""
+"""Behaviours with unusual `_id`s.
+
+They are of many types, of mixed types, equal with different bytes, large, or not decodable by the driver.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Behaviours with documents of the maximum size, and updates of such documents."""
+"""Behaviours with documents of 1 MB and more, up to the maximum size, and updates of such documents."""
 
 from __future__ import annotations
 

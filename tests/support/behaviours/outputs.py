@@ -1,4 +1,7 @@
-"""Behaviours in which the server itself writes a collection: aggregations, and commands that replace a collection."""
+"""Behaviours in which the server itself writes the documents of a collection.
+
+They use `$out`, `$merge`, mapReduce, convertToCapped and cloneCollectionAsCapped.
+"""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def rename_in_a_chain(db: AnyDatabase) -> None:
 
 @behaviour(fill=two_collections)
 def rename_a_chain_of_collections(db: AnyDatabase) -> None:
-    """Rename several collections, each to the former name of the one that was renamed before it."""
+    """Rename a collection, then another one to its former name; give the name that is free then to a new collection."""
     db.b.rename("c")
     db.a.rename("b")
     use(db.a, "new a")

@@ -20,7 +20,7 @@ def committed_and_aborted_transactions(db: AnyDatabase) -> None:
 
 
 @behaviour(fill=documents)
-def transactions_over_one_document(db: AnyDatabase) -> None:
+def transactions_over_the_same_documents(db: AnyDatabase) -> None:
     with db.client.start_session() as session:
         for n in range(10):
             with session.start_transaction():

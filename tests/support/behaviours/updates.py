@@ -71,7 +71,8 @@ def nested_truncations(db: AnyDatabase) -> None:
 def updates_that_change_shapes(db: AnyDatabase) -> None:
     """Change the types of nested fields repeatedly.
 
-    A sync that applies all these events to the final document finds arrays in place of subdocuments, or finds no field.
+    A sync that applies all these events to the final document finds a subdocument in place of an array, and a string in
+    place of a subdocument.
     """
     for n in range(5):
         one = {"_id": n}
@@ -84,7 +85,7 @@ def updates_that_change_shapes(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def numeric_names(db: AnyDatabase) -> None:
-    """Update fields whose names are numbers, in subdocuments and next to arrays."""
+    """Update fields whose names are numbers: at the top level, in subdocuments and in elements of arrays."""
     db.c.insert_one({"_id": "o", "o": {"0": "a", "1": {"5": 1}}, "l": [{"0": 1}], "pad": _PAD})
     db.c.update_one({"_id": "o"}, {"$set": {"o.1.5": 2, "o.7": 3, "l.0.0": 4, "l.1": 5}})
     db.c.update_one({"_id": "o"}, {"$unset": {"o.0": 1, "l.0.0": 1}, "$set": {"9": 9}})
@@ -92,7 +93,7 @@ def numeric_names(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def odd_names(db: AnyDatabase) -> None:
-    """Update fields whose names contain dots or begin with $, next to nested fields with the same paths."""
+    """Update fields whose names contain dots, begin with $ or are empty; nested fields have the same paths as some."""
     c = db.c
     c.insert_one(
         {"_id": "odd", "a": {"x.y": 1, "x": {"y": 2}}, "a.b": 1, "$d": 1, "": 1, "pad": _PAD}
@@ -150,7 +151,10 @@ def _with_timestamps(db: AnyDatabase) -> None:
 
 @behaviour(fill=_with_timestamps)
 def zero_timestamps(db: AnyDatabase) -> None:
-    """Write zero timestamps, which the server replaces by its own time in a plain insert or replacement."""
+    """Write zero timestamps, which the server keeps in these writes.
+
+    In a plain insert or replacement, the server replaces a zero timestamp at the top level, except `_id`, by its time.
+    """
     zero = Timestamp(0, 0)
     db.c.insert_one({"_id": "zero", "pad": _PAD})
     db.c.update_one({"_id": "zero"}, [{"$set": {"t": zero}}])

@@ -1,4 +1,4 @@
-"""Behaviours (user changes during a sync) with documents of every BSON type and every unusual field name."""
+"""Behaviours (user changes during a sync) with documents of every BSON type, and with unusual field names."""
 
 from __future__ import annotations
 
