@@ -122,12 +122,12 @@ def test_a_killed_commit_is_withdrawn_only_while_the_destination_is_blocked(
 class Writer:
     """A user of the source who inserts documents in a thread, until the user is stopped or an insert is refused.
 
-    `ids` contains the `_id` of every acknowledged insert.
+    `ids` contains the `_id` of every acknowledged insert. `refused` is the error code of the refused insert, if any.
     """
 
     def __init__(self, pair: Pair) -> None:
         self.ids: list[int] = []
-        self.refused = False
+        self.refused: int | None = None
         self._collection = pair.source.client.d.written
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -146,7 +146,7 @@ class Writer:
             try:
                 self._collection.insert_one({"_id": number})
             except OperationFailure as error:
-                self.refused = error.code == USER_WRITES_BLOCKED
+                self.refused = error.code
                 return
             self.ids.append(number)
 
@@ -162,4 +162,4 @@ def writing(pair: Pair, until_blocked: bool) -> Iterator[Writer]:
         yield writer
     finally:
         writer.stop()
-    assert writer.ids and writer.refused is until_blocked
+    assert writer.ids and writer.refused == (USER_WRITES_BLOCKED if until_blocked else None)

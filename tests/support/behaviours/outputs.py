@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from bson import Code
 from pymongo.errors import OperationFailure
 
@@ -132,7 +133,6 @@ def map_and_reduce(db: AnyDatabase) -> None:
 @behaviour(fill=two_collections)
 def out_that_fails(db: AnyDatabase) -> None:
     """Run an `$out` that fails: the server leaves the target unchanged, and no temporary collection behind."""
-    try:
+    with pytest.raises(OperationFailure):
         _out(db, "a", "b", {"$set": {"n": {"$divide": ["$n", 0]}}})
-    except OperationFailure:
-        use(db.b, "after")
+    use(db.b, "after")
