@@ -184,9 +184,9 @@ COLLECTION_NOT_SHARDABLE = ErrorKind(
     "time-series collection; or the name of a collection on the destination is too long for a sharded one.",
     "Leave the named entry out: a collection without an entry is synced unsharded. Exclude a sharded time-series "
     "collection by a filter. Rename a collection whose name is too long, on the source or by namespaceRemap. If the "
-    "sync has already begun, reset it (POST /api/v1/reset) and start it with other options. If the named collection is "
-    "not needed any more, you can instead drop it on the source, which deletes its data, and send POST "
-    "/api/v1/resume.",
+    "sync has already begun, reset it (POST /api/v1/reset) and start it with other options; or rename a collection "
+    "whose name is too long on the source, or drop the named collection there if it is not needed any more, which "
+    "deletes its data, and send POST /api/v1/resume.",
 )
 SHARD_KEY_INDEX_MISSING = ErrorKind(
     "ShardKeyIndexMissing",

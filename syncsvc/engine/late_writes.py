@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.definitions.confirmation import newest_destination_time
 from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
 from syncsvc.engine.run.context import RunContext
 from syncsvc.figures.progress import WarningKind
@@ -111,11 +110,12 @@ class LateWrites:
         record = self.context.run.record
         assert record.commit_time is not None
         source = Cluster(record.source, self.context.source_client, self.context.source_facts)
+        destination = self.context.destination_client
         since = position_after(record.commit_time)
         unsure = self.unsure()
         now = append_note(source.client, self.stop)
-        destination_time = newest_destination_time(self.context, self.stop) if unsure else None
-        judge = partial(self._lacking, unsure, _Times(now, destination_time))
+        times = _Times(now, append_note(destination, self.stop) if unsure else None)
+        judge = partial(self._lacking, unsure, times)
         namespaces = self.context.run.record.options.namespaces
         return first_written(source, since, now, judge, self.stop, namespaces=namespaces)
 

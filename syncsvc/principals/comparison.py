@@ -1,8 +1,8 @@
 """Compares the users and custom roles of two clusters, and decides which are copied.
 
 Documents of `admin.system.users` and `admin.system.roles` are copied as they are. They are equal if they differ only in
-the ID that each cluster gives its users (`userId`), in the order of roles, privileges or credentials, or in empty
-restrictions. The functions here have no side effects.
+the ID that each cluster gives its users (`userId`), in the order of roles, privileges, credentials or restrictions, or
+in empty restrictions. The functions here have no side effects.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _counts(name: str, fields: Mapping[str, Any]) -> bool:
 
 
 def _ordered(name: str, value: Any) -> Any:
-    """Return a form of a field's value that does not depend on the order of roles, privileges and credentials.
+    """Return a form of a field's value that ignores the order of roles, privileges, credentials and restrictions.
 
     Use the result only to compare values: roles become pairs, and privileges become BSON.
     """
@@ -136,7 +136,14 @@ def _ordered(name: str, value: Any) -> Any:
         return sorted((each["db"], each["role"]) for each in value)
     if name == "privileges":
         return sorted(bson.encode(_privilege(each)) for each in value)
+    if name == "authenticationRestrictions":
+        # Sorted restrictions keep the form that earlier versions used, so fingerprints that they saved stay valid.
+        return sorted(map(_restriction, value), key=bson.encode)
     return value
+
+
+def _restriction(restriction: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    return {name: sorted(restriction[name]) for name in sorted(restriction)}
 
 
 def _privilege(privilege: Mapping[str, Any]) -> dict[str, Any]:

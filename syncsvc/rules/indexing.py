@@ -157,7 +157,7 @@ def document_filter_violations(definition: CollectionSpec, target: Target) -> It
         )
 
 
-def _length_violations(definition: CollectionSpec, target: Target) -> Iterator[Violation]:
+def length_violations(definition: CollectionSpec, target: Target) -> Iterator[Violation]:
     """Yield a violation if the name of a collection on the destination is too long for a sharded collection there."""
     there = target.names.to_destination(definition.namespace)
     size = len(str(there).encode())
@@ -189,7 +189,7 @@ def violations(definition: CollectionSpec, target: Target) -> Iterator[Violation
     yield from ttl_violations(definition, target.options)
     yield from rename_violations(definition, target)
     yield from document_filter_violations(definition, target)
-    yield from _length_violations(definition, target)
+    yield from length_violations(definition, target)
     if definition.kind is Kind.COLLECTION and "timeseries" in definition.options:
         yield UNSUPPORTED_COLLECTION, (
             f"{definition.namespace} cannot be synced: it is a time-series collection without the collection "

@@ -12,14 +12,14 @@ writes anything else, it saves the next epoch and settles all slots. So the writ
 whether they ran in this process or in another one.
 
 Sharded clusters keep the numbers on each shard. Slots are settled there by updates in a sharded collection that has
-documents on every shard, except on shards that are being removed (draining).
+documents on every shard. Exception: servers newer than 6.0 place none on shards that are being removed (draining).
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any, cast
@@ -199,9 +199,9 @@ class FencedWriter(ClusterWriter):
         self._fence = fence
         self._metadata = metadata
         self._sharded = sharded
-        # The shards over which the collection `FENCES` is spread. Empty for a replica set, until the collection is
-        # sharded, and while it is created again because a shard was added.
-        self._spread: frozenset[str] = frozenset()
+        # The shards when the collection `FENCES` was last spread, and whether each was draining. Empty for a replica
+        # set, until the collection is sharded, and while it is created again because a shard was added.
+        self._spread: Mapping[str, bool] = {}
         # Held while the collection is sharded; guards changes of _spread.
         self._spreading = threading.Lock()
         # By database and collection: how many more batches to write without a transaction. Only positive numbers are
@@ -382,36 +382,38 @@ class FencedWriter(ClusterWriter):
                 # Another thread has created the collection again: the marks may not have reached all shards.
                 slot.settled = False
 
-    def _marked_shards(self) -> frozenset[str]:
-        """Return the shards over which the collection `FENCES` is spread: all that are not draining.
+    def _marked_shards(self) -> Mapping[str, bool]:
+        """Return the shards, and whether each is draining. Spread the collection `FENCES` over them first.
 
         The result is empty for a replica set. Raises the driver's errors. In a block of `retry.impatient`, also raises
         OperationError ClusterUnreachable if another thread's call hangs.
         """
         if not self._sharded:
-            return frozenset()
+            return {}
         # Read them each time, because a shard may be added during the sync.
         shards = self._shards()
         with one_save(self._spreading, f"the collection {FENCES}"):
             if shards != self._spread:
-                self._spread = frozenset()
+                self._spread = {}
                 self._spread = retry(self._spread_marks, _marked_too_early, self._stop)
             return self._spread
 
-    def _shards(self) -> frozenset[str]:
-        found = self._client["config"]["shards"].find({"draining": {"$ne": True}})
-        return frozenset(each["_id"] for each in found)
+    def _shards(self) -> Mapping[str, bool]:
+        rows = self._client["config"]["shards"].find()
+        return {each["_id"]: bool(each.get("draining")) for each in rows}
 
-    def _spread_marks(self) -> frozenset[str]:
+    def _spread_marks(self) -> Mapping[str, bool]:
         """Make sure that the collection `FENCES` has a chunk on every shard, by creating it again if necessary.
 
-        Return the IDs of these shards; shards that are draining are left out. Raises the driver's errors.
+        Shards that are draining need no chunk: servers newer than 6.0 place none there. Return all shards, and whether
+        each is draining. Raises the driver's errors.
         """
         shards = self._shards()
+        needed = {shard for shard, draining in shards.items() if not draining}
         listed = list_raw(self._client, self._metadata, {"name": FENCES})
         uuid = listed[0]["info"]["uuid"] if listed else None
         chunks = self._client["config"]["chunks"].find({"uuid": uuid}) if listed else ()
-        if not shards <= {each["shard"] for each in chunks}:
+        if not needed <= {each["shard"] for each in chunks}:
             if uuid is not None:
                 # The drop does nothing if the collection now has another UUID: then another writer has just sharded it.
                 # The dropped marks are not needed: the servers keep the numbers with the sessions.

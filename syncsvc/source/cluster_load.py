@@ -11,6 +11,7 @@ import pymongo
 from pymongo.errors import OperationFailure, PyMongoError
 
 from verifier.cluster.connect import Client
+from verifier.cluster.note import ask_all_shards
 
 # How long one cluster may take to answer all commands of a measurement, in seconds.
 _PATIENCE = 2.0
@@ -23,9 +24,9 @@ _SECONDARY = 2
 class Load:
     """One measurement of the load of a cluster. None means unknown, or for the lag also: no secondary.
 
-    `latency` is the duration of a small read from the primary, in seconds. `queue` is the number of operations that
-    wait on the primary. `replication_lag` is how many seconds the slowest secondary is behind the newest member, not
-    counting secondaries that are delayed by configuration.
+    `latency` is the duration of a small read from the primary, or through a mongos, from all shards, in seconds.
+    `queue` is the number of operations that wait on the primary. `replication_lag` is how many seconds the slowest
+    secondary is behind the newest member, not counting secondaries that are delayed by configuration.
     """
 
     latency: float | None = None
@@ -36,18 +37,19 @@ class Load:
 def read_load(client: Client, database: str, collection: str) -> Load:
     """Return the load of a cluster.
 
-    The latency is measured by a read from `collection` on the primary; the collection need not exist. Through a mongos,
-    or without the role clusterMonitor, only the latency is known. If the cluster cannot be reached or does not answer
-    all commands within two seconds, the latency is the time waited, and the other values are unknown. If the read
-    fails for another reason, or the connection is lost later, all values are unknown.
+    On a replica set, the latency is measured by a read from `collection` on the primary; the collection need not exist.
+    Through a mongos, or without the role clusterMonitor, only the latency is known. If the cluster cannot be reached or
+    does not answer all commands within two seconds, the latency is the time waited, and the other values are unknown.
+    If the read fails for another reason, or the connection is lost later, all values are unknown.
     """
     began = perf_counter()
     try:
         with pymongo.timeout(_PATIENCE):
+            if client.is_mongos:
+                ask_all_shards(client)
+                return Load(perf_counter() - began)
             client[database][collection].find_one()
             latency = perf_counter() - began
-            if client.is_mongos:
-                return Load(latency)
             return Load(latency, _queue(client), _replication_lag(client))
     except PyMongoError as error:
         return Load(perf_counter() - began) if error.timeout else Load()

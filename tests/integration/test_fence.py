@@ -221,6 +221,21 @@ def test_a_shard_that_is_added_during_a_sync_refuses_late_writes() -> None:
         assert _counted(*cluster.shards)
 
 
+@pytest.mark.full
+def test_a_shard_that_is_being_removed_adds_to_the_marks() -> None:
+    """Settle while a shard is draining: MongoDB 6.0 also spreads the marks over it, so there must be as many."""
+    with (
+        ShardedCluster(routers=1) as cluster,
+        cluster.config.client() as config,
+        closing(connect(cluster.uri, _APPLICATION)) as client,
+    ):
+        name = cluster.shards[-1].name
+        config.admin.command({"_configsvrRemoveShard": name, "writeConcern": {"w": "majority"}})
+        writer(client, uuid4(), epoch=2, sharded=True).settle()
+        marks = fence_module._SLOTS * fence_module._MARKS_A_SHARD
+        assert _counted(*cluster.shards) == marks * len(cluster.shards)
+
+
 def _counted(*shards: ReplicaSet) -> int:
     """Return the number of marks on these shards."""
     total = 0

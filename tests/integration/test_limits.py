@@ -17,9 +17,11 @@ from syncsvc.limits import Limit, limits_of
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
-from syncsvc.saved.limits import LimitsStore
+from syncsvc.saved.limits import LIMITS, LimitsStore
+from syncsvc.source.cluster_load import read_load
 from tests.support.daemon import Daemon
 from tests.support.duo import running_duo
+from tests.support.failpoints import FailPoints, blocked
 from tests.support.fleet import Fleet
 from tests.support.metrics import scrape
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
@@ -254,6 +256,16 @@ def test_auto_measures_the_clusters_before_a_start(daemon: Daemon) -> None:
     wait_for(lambda: None not in latencies(), "the load of both clusters")
     daemon.limits(auto=None)
     wait_for(lambda: latencies() == [None, None], "no measurement")
+
+
+@across(TO_SHARDED)
+def test_a_slow_shard_is_measured(pair: Pair) -> None:
+    """Delay the reads of one shard after the other: the latency of the cluster must show the delay of each."""
+    reads = ("find", "clusterFind", "listDatabases")
+    for shard in pair.destination.shards:
+        with FailPoints(shard, application=None) as points, points.armed(blocked(0.5), reads):
+            latency = read_load(pair.destination.client, METADATA_DATABASE, LIMITS).latency
+            assert latency is not None and latency >= 0.5, shard.name
 
 
 @pytest.mark.full

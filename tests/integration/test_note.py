@@ -5,18 +5,19 @@ The time of a page of a change stream must not be in the future.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
-from tests.support.pair import Pair, Side
+from tests.support.pair import TO_SHARDED, Pair, Side, across
 from tests.support.sharded.cluster import ShardedCluster
 from tests.support.waiting import wait_for
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.cluster import open_cluster
+from verifier.cluster.connect import connect
 from verifier.cluster.newest import read_after
-from verifier.cluster.note import append_note
+from verifier.cluster.note import append_note, reply_time
 from verifier.cluster.times import position_after
 from verifier.runtime.tasks import StopToken
 
@@ -32,6 +33,23 @@ def test_the_change_stream_of_idle_shards_passes_a_noop() -> None:
         time = append_note(cluster.client, stop)
         pages = ChangeReader(stream, position, stop).pages()
         wait_for(lambda: next(pages).position.time > time, "the stream is past the note")
+
+
+@across(TO_SHARDED)
+def test_a_noop_is_later_than_each_write_through_another_router(pair: Pair) -> None:
+    """Change a document of each shard through one router: a no-op through the other router must be later."""
+    uris = (f"mongodb://{each.address}/" for each in pair.destination.routers)
+    with ExitStack() as opened:
+        client, writing = (opened.enter_context(closing(connect(each, "test"))) for each in uris)
+        for shard in pair.destination.shards:
+            database = shard.name
+            writing.admin.command("enableSharding", database, primaryShard=shard.name)
+            writing[database].c.insert_one({"_id": 1, "n": 0})
+            # Unlike an update, the stand-in for mongos sends this only to the shard of the document.
+            change = {"findAndModify": "c", "query": {"_id": 1}, "update": {"$inc": {"n": 1}}}
+            for _ in range(20):
+                reply = writing[database].command(change)
+            assert append_note(client, StopToken()) > reply_time(reply)
 
 
 def test_the_time_of_a_page_is_not_in_the_future(replica_sets: Pair) -> None:

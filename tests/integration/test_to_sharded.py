@@ -570,6 +570,23 @@ def test_the_name_of_a_sharded_collection_may_have_235_bytes(pair: Pair, daemon:
     pair.assert_equal()
 
 
+def test_a_rename_to_a_name_too_long_for_a_sharded_collection_is_refused(
+    pair: Pair, daemon: Daemon
+) -> None:
+    source, longer = pair.source.client, "n" * 234
+    source.d.c.insert_one({})
+    pair.shard("d.c", {"_id": 1})
+    daemon.start()
+    daemon.wait_until_applying()
+    source.d.c.rename(longer)
+    daemon.wait_for_failure("CollectionNotShardable", f"d.{longer} cannot be sharded")
+    source.d[longer].rename("shorter")
+    daemon.resume()
+    daemon.commit()
+    assert [*pair.destination.client.d.list_collection_names()] == ["shorter"]
+    pair.assert_equal()
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("is_view", [False, True], ids=["collection", "view"])
 def test_an_empty_database_whose_name_differs_in_case_fails_the_sync(

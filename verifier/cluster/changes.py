@@ -24,6 +24,7 @@ from verifier.cluster.features import (
 )
 from verifier.cluster.filters import NamespaceFilter, condition
 from verifier.cluster.namespace import BUCKETS_PREFIX
+from verifier.cluster.note import ask_all_shards
 from verifier.cluster.oplog_reach import Reach, reach
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
 from verifier.cluster.times import Position, end_of_second, next_time, passed_time, position_at
@@ -234,9 +235,9 @@ def _padding(doublings: int) -> dict[str, Any]:
 def start_position(stream: ChangeStream) -> Position:
     """Return a position in the change stream after all writes acknowledged so far. Raises the driver's errors."""
     if stream.facts.is_sharded:
-        # mongos starts at the newest time that it knows, and may not know of writes through another mongos. This
-        # command asks all shards, and the driver passes the time of the answer to the mongos that opens the stream.
-        stream.client.admin.command({"listDatabases": 1, "nameOnly": True})
+        # mongos starts at the newest time that it knows, and may not know of writes through another mongos. The driver
+        # passes the time of this answer to the mongos that opens the stream.
+        ask_all_shards(stream.client)
     with stream.open(None) as cursor:
         page = next(cursor.pages())
     assert page.resume is not None

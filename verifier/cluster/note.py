@@ -45,11 +45,18 @@ def append_note(
             unknown = error.code == failures.COMMAND_NOT_FOUND
             if not unknown and failures.named_kind(error) is not failures.NOT_AUTHORIZED:
                 raise
-            # Do not send a ping: mongos answers it without asking the shards. This command asks all shards.
-            time = reply_time(client.admin.command({"listDatabases": 1, "nameOnly": True}))
+            time = reply_time(ask_all_shards(client))
         return time
 
     return retry(note, failures.temporary, stop)
+
+
+def ask_all_shards(client: Client) -> Mapping[str, Any]:
+    """Run a small command that mongos sends to every shard, and return the reply. Raises the driver's errors.
+
+    Mongos answers other commands, such as a ping or a read from a missing database, without asking the shards.
+    """
+    return client.admin.command({"listDatabases": 1, "nameOnly": True})
 
 
 def reply_time(reply: Mapping[str, Any]) -> Timestamp:

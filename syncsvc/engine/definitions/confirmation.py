@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from bson.timestamp import Timestamp
-
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.fence import FENCES
@@ -34,6 +32,7 @@ def confirmed_together(context: RunContext, change: Callable[[], None], stop: St
             lambda: context.destination_client.admin.command("hello").get("electionId"), stop
         )
 
+    run = partial(context.destination_writer.run, context.metadata.name)
     while True:
         stop.check()
         before = election()
@@ -43,17 +42,6 @@ def confirmed_together(context: RunContext, change: Callable[[], None], stop: St
         context.run.update()
         # This write waits for the majority although it changes nothing. The update of the run record cannot replace it,
         # because in a reversed sync, the run record is on the source.
-        newest_destination_time(context, stop)
+        read(lambda: newest_time(run, FENCES), stop)
         if election() == before:
             return
-
-
-def newest_destination_time(context: RunContext, stop: StopToken) -> Timestamp:
-    """Return a cluster time of the destination that is not earlier than any write acknowledged so far.
-
-    Exception: on a sharded cluster, other shards than that of the no-op update may have acknowledged later writes.
-    Waits until a majority of the members confirms the update. Raises OperationError Superseded, the driver's errors
-    that are not temporary, and `Cancelled`.
-    """
-    run = partial(context.destination_writer.run, context.metadata.name)
-    return read(lambda: newest_time(run, FENCES), stop)

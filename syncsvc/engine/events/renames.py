@@ -38,6 +38,7 @@ from syncsvc.rules.indexing import (
     check,
     destined,
     is_undecodable,
+    length_violations,
     rename_violations,
     text_violations,
 )
@@ -77,9 +78,9 @@ class Renames:
           or the source no longer has it. Otherwise, OperationError RenamedOutOfFilter is raised.
 
         Also raises OperationError RenamedAcrossDatabases; the errors of `adopt`; and if the collection cannot have its
-        new name on the destination: NamespaceCollision, NotRenamable, DestinationNamespaceExists and
-        DefinitionNotApplicable. If the source no longer has the collection under that name, the collection is dropped
-        instead.
+        new name on the destination: NamespaceCollision, NotRenamable, CollectionNotShardable,
+        DestinationNamespaceExists and DefinitionNotApplicable. If the source no longer has the collection under that
+        name, the collection is dropped instead.
         """
         record = self._registry.get(uuid)
         if record is None or record.status is not CopyStatus.DONE:
@@ -142,6 +143,7 @@ class Renames:
         return [
             *(text_violations(definition) if is_invalid else ()),
             *rename_violations(definition, self._context.target),
+            *length_violations(definition, self._context.target),
             *case_violations(self._context, name, self._stop),
         ]
 

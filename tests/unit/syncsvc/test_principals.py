@@ -88,6 +88,14 @@ REORDERED = [
     {"resource": {"cluster": True}, "actions": ["listDatabases"]},
     {"resource": {"collection": "c", "db": "app"}, "actions": ["insert", "find"]},
 ]
+RESTRICTIONS = [
+    {"clientSource": ["127.0.0.1", "::1"], "serverAddress": ["10.0.0.1"]},
+    {"clientSource": ["10.0.0.0/8"]},
+]
+REORDERED_RESTRICTIONS = [
+    {"clientSource": ["10.0.0.0/8"]},
+    {"clientSource": ["::1", "127.0.0.1"], "serverAddress": ["10.0.0.1"]},
+]
 
 
 @pytest.mark.parametrize(
@@ -97,6 +105,10 @@ REORDERED = [
         (user("a", "x", "y"), user("a", "y", "x")),
         (user("a", credentials=dict(reversed(CREDENTIALS.items()))), user("a")),
         (user("a", authenticationRestrictions=[]), user("a")),
+        (
+            user("a", authenticationRestrictions=RESTRICTIONS),
+            user("a", authenticationRestrictions=REORDERED_RESTRICTIONS),
+        ),
         (role("a", privileges=PRIVILEGES), role("a", privileges=REORDERED)),
         (user("a", customData={"$x": 1}), user("a", customData={"$x": 1})),
     ],
@@ -115,6 +127,10 @@ def test_equal_principals(one: Principal, other: Principal) -> None:
         (user("a", customData={"n": 1}), user("a", customData={"n": bson.Int64(1)})),
         (user("a", customData={"a": 1, "b": 1}), user("a", customData={"b": 1, "a": 1})),
         (user("a", authenticationRestrictions=[{"clientSource": ["::1"]}]), user("a")),
+        (
+            user("a", authenticationRestrictions=[{"clientSource": ["::1"]}]),
+            user("a", authenticationRestrictions=[{"serverAddress": ["::1"]}]),
+        ),
         (user("a", unknown=1), user("a")),
         (role("a", privileges=PRIVILEGES), role("a", privileges=PRIVILEGES[:1])),
     ],
