@@ -1,4 +1,7 @@
-"""Tests that the index on `_id` counts as an option, and which indexes of the catalog must be listed instead."""
+"""Tests that the index on `_id` counts as an option of its collection, and how indexes are read from the catalog.
+
+`listIndexes` repairs some definitions. Such indexes must be listed; the others are converted as in a listing.
+"""
 
 from __future__ import annotations
 
