@@ -1,6 +1,7 @@
 """For any JSON answer of a daemon, `syncctl` must end with a message and a documented exit status, not a traceback.
 
-Texts of the daemon and names of clusters must not control the terminal.
+Texts of the daemon and names of clusters must not control the terminal. A commit or a reset must not be confirmed
+without the name of the destination.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ VALID: dict[str, list[dict[str, Any]]] = {
         )
     },
 }
-# Each command, with the names in VALID of the endpoints that it may read.
+# Commands, each with the names in VALID of the endpoints that it may read.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "doctor": ("progress", "openapi.json", "preflight"),
     "preflight": ("preflight", "progress", "overview"),
