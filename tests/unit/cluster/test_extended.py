@@ -66,7 +66,7 @@ VALUES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("text, value", VALUES, ids=[text for text, _ in VALUES])
-def test_every_type_is_parsed_to_the_same_type(text: str, value: Any) -> None:
+def test_values_are_parsed_to_their_exact_types(text: str, value: Any) -> None:
     read = extended.read(f'{{"a": {text}}}')
     assert bson.encode(read) == bson.encode({"a": value})
 

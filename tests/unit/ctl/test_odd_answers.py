@@ -170,7 +170,7 @@ def answers(draw: st.DrawFn, names: tuple[str, ...]) -> dict[str, str]:
     """Draw the texts of JSON answers for these names in VALID, by endpoint.
 
     An odd answer is a valid one in which random JSON replaces one value or the whole answer. If there are several
-    answers, some are valid, because a command may end at the first odd one.
+    answers, each may also be valid, because a command may end at the first odd one.
     """
     found = {}
     for name in names:
