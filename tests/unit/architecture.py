@@ -182,8 +182,9 @@ BROAD_EXCEPTS_ALLOWED = {
     ("verifier.service", "_run_check"),
 }
 LONGEST_FUNCTION = 50
-# The standard fields of a log record. logging rejects extra fields with these names only when the line is logged, which
-# may never happen in a test.
+# The names that extra fields of a log call must not have: those of the standard fields of a log record, and those that
+# the lines of our log use. logging rejects only the former, and only when the line is logged, which may never happen in
+# a test.
 LOG_FIELDS_TAKEN = {*vars(logging.makeLogRecord({})), "message", "asctime"} | {
     *("time", "level", "thread", "trace", "serverID", "mongosyncID", "pid")
 }
@@ -201,7 +202,7 @@ class Module:
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """Return all nodes of the tree. Every rule needs them, and the walk takes longer than a rule."""
+        """Return all nodes of the tree. Nearly every rule needs them, and the walk takes longer than a rule."""
         return tuple(ast.walk(self.tree))
 
     def at(self, node: ast.stmt | ast.expr | ast.excepthandler) -> str:
@@ -382,7 +383,7 @@ def impure_modules(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def broad_excepts(modules: Iterable[Module]) -> Iterator[str]:
-    """Yield handlers that catch every exception outside the functions in which this is allowed."""
+    """Yield each `except` and `contextlib.suppress` that catches every exception where this is not allowed."""
     for module in modules:
         for node in module.nodes:
             if isinstance(node, ast.ExceptHandler | ast.Call) and _is_broad(module, node):
@@ -422,7 +423,7 @@ def long_functions(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def log_fields(modules: Iterable[Module]) -> Iterator[str]:
-    """Yield extra fields of log calls whose names collide with the standard fields of a log record."""
+    """Yield extra fields of log calls whose names are those of standard fields (see LOG_FIELDS_TAKEN)."""
     for module, call in _calls(modules):
         for keyword in call.keywords:
             if keyword.arg == "extra" and isinstance(keyword.value, ast.Dict):

@@ -1,4 +1,7 @@
-"""Fixtures of unit tests, and the settings of Hypothesis: the same examples in every run, and no deadline."""
+"""Fixtures of unit tests, and the settings of Hypothesis: the same examples in every run, and no deadline.
+
+Python searches for reference cycles less often than usual, so that the tests take less time.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from hypothesis import settings
 from verifier.runtime import logs
 from verifier.runtime.garbage import collect_rarely
 
-# Hypothesis makes many objects that live for the time of an example, none of them in a cycle.
+# Hypothesis makes many objects that are not in reference cycles: each search for cycles would visit them in vain.
 collect_rarely()
 settings.register_profile("unit", max_examples=60, deadline=None, derandomize=True, database=None)
 settings.load_profile("unit")

@@ -57,7 +57,7 @@ def of_verifier() -> list[dict[str, Any]]:
     [("the sync service", of_sync(), {"instance"}), ("the verifier", of_verifier(), set())],
 )
 def test_every_field_is_documented(
-    title: str, notices: list[dict[str, Any]], sender: set[str], tmp_path: Path
+    title: str, notices: list[dict[str, Any]], sender: set[str]
 ) -> None:
     common = {"id", "number", "time", "event", "program", "version", "host", "warning"}
     assert documented("every notice") == common

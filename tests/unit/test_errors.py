@@ -1,4 +1,7 @@
-"""The error tables are complete: each kind that a process can raise is in its table, and no kind is unused."""
+"""The error tables are complete: each kind that a process can raise is in its table, and no kind is unused.
+
+The remedy of each kind fits the product that shows it.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ def _makes_a_kind(node: ast.AST) -> bool:
 
 
 @BOTH
-def test_every_kind_is_raised_somewhere(table: Table) -> None:
+def test_every_kind_is_used_somewhere(table: Table) -> None:
     names = {id(kind): name for module in modules_of(table) for name, kind in vars(module).items()}
     used: set[str] = set()
     for module in modules_of(table):

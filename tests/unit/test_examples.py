@@ -29,7 +29,7 @@ _YAML = re.compile(r"^( *)source: cluster\d\n(?:\1\S[^\n]*\n|\1 +[^\n]+\n)*", re
 
 
 def examples(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the bodies of start requests in a text: JSON objects with only fields of a start, and files in YAML.
+    """Yield the bodies of start requests in a text: JSON objects with only fields of a start, and YAML (see _YAML).
 
     If a JSON object lacks the source or the destination, the one of DEFAULT_START is added.
     """

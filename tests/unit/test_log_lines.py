@@ -1,4 +1,4 @@
-"""Tests how the log lines in the documentation are found in the source code."""
+"""Tests how the log lines for the documentation are found in the source code."""
 
 from pathlib import Path
 

@@ -107,7 +107,7 @@ def test_an_update_spreads_the_new_pods() -> None:
     assert constraint["matchLabelKeys"] == ["pod-template-hash"]
 
 
-def test_a_pod_of_several_accepts_requests_by_its_name(tmp_path: Path) -> None:
+def test_a_pod_of_several_accepts_requests_by_its_name() -> None:
     ids = manifests.FOLDER / "shared" / "ids"
     shell, flag, script, *rest = manifests.container("shared")["command"]
     script = script.replace("exec syncsvc", "printf '%s\\n'").replace(
@@ -154,7 +154,11 @@ def test_the_declared_start_is_valid(kind: str, tmp_path: Path) -> None:
 
 
 def test_the_end_deletes_everything_that_was_created() -> None:
-    """The secrets contain passwords. Deleting the folder does not delete the generated secrets of earlier applies."""
+    """The section "End" of howto/kubernetes must delete what its other sections create, above all the secrets.
+
+    `delete --kustomize` does not delete the secrets that were generated for earlier states of the files of a folder:
+    a label must select these.
+    """
     blocks = [*pages.blocks(Path("docs/howto/kubernetes.rst"))]
     whole, single = (each.text for each in blocks if each.title == "End")
     created = "\n".join(each.text for each in blocks if each.title != "End")

@@ -1,4 +1,7 @@
-"""The descriptions of both APIs match the code: every endpoint, every answer schema, every error."""
+"""The descriptions of both APIs are valid and complete: every endpoint, every error, every field of an answer.
+
+The check that other tests use for answers finds each answer that is not as described.
+"""
 
 from __future__ import annotations
 

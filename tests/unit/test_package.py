@@ -1,4 +1,7 @@
-"""The package metadata in setup.cfg matches the files of the project."""
+"""The package metadata in setup.cfg matches the files of the project.
+
+So do the contents of the .deb and the .rpm, the locked versions of dependencies, and the hooks of pre-commit.
+"""
 
 from __future__ import annotations
 

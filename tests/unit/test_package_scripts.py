@@ -1,4 +1,7 @@
-"""The scripts of the .deb and the .rpm succeed even if systemd fails or is missing, and then warn."""
+"""The scripts of the .deb and the .rpm warn, but succeed, if systemd cannot restart a unit or read the units again.
+
+A removal stops and disables the units. It also succeeds without `systemctl`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every command in the documentation is run by a test, or has a comment that says why not."""
+"""Every command in the documentation is run by a test, or has a comment that says why not.
+
+No command shows a token in its arguments. The code that pages for developers name exists.
+"""
 
 from __future__ import annotations
 

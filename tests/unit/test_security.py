@@ -175,7 +175,7 @@ def test_the_log_names_misspelt_variables(
     module: ModuleType,
     misspelt: str,
 ) -> None:
-    """A misspelt variable of the token file must not disable access control without a word."""
+    """A misspelt variable of the token file disables access control, so the log must name the variable."""
     service = module.__name__.partition(".")[0]
     for name in (misspelt, "SYNCSVC_MONGOD"):
         monkeypatch.setenv(name, "S3cr3t")

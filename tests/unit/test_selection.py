@@ -1,4 +1,4 @@
-"""Tests which tests `make test` selects, by running pytest in a separate process."""
+"""Tests which tests `make test`, `--full` and `--share` select, by running pytest in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The systemd units must pass systemd's checks, and have no more privileges than necessary."""
+"""The systemd units must pass systemd's checks, and have no more privileges than necessary.
+
+The programs accept the options in the units, in the sample configurations and in the documentation.
+"""
 
 from __future__ import annotations
 

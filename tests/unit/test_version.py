@@ -18,7 +18,7 @@ def test_both_programs_have_one_version() -> None:
     assert {each["info"]["version"] for each in DESCRIPTIONS.values()} == {VERSION}
 
 
-def test_the_version_is_written_in_one_file() -> None:
+def test_the_version_is_written_in_one_module() -> None:
     files = [
         path
         for package in ("syncsvc", "verifier")

@@ -1,4 +1,7 @@
-"""A Block (documents without their BSON array) has the same documents as the array or page that it was made from."""
+"""A Block (documents without their BSON array) has the same documents as the array or page that it was made from.
+
+An array with other values than documents, or with invalid lengths, is an error.
+"""
 
 from __future__ import annotations
 

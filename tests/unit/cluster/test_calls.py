@@ -1,4 +1,7 @@
-"""Tests that each unanswered command is registered in `verifier.runtime.waits`, with its namespace and its server."""
+"""Tests that each unanswered command is registered in `verifier.runtime.waits`, with its namespace and its server.
+
+Also tests that the text of a lost connection names the command, and for which commands a long wait is expected.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +143,8 @@ def test_an_index_build_that_takes_long_is_expected(
     assert found.expected is outstanding.expected is expected
     assert found.what.removesuffix(".") == what.format("host:27017 (source)")
     assert ("index build takes" in found.remedy) is expected
-    # The server may have been restarted, and other connections may fail.
+    # A long index build explains neither a closed connection (the server may have been restarted) nor a timeout of
+    # another server.
     for error in (AutoReconnect("host:27017: closed"), NetworkTimeout("other:27017: timed out")):
         found = failures.temporary(error)
         assert found is not None and not found.expected

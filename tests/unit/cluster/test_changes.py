@@ -1,4 +1,7 @@
-"""Tests the cluster time of each page of a ChangeReader: no event that the reader has returned may be later."""
+"""Tests the cluster time of each page of a ChangeReader: no event that the reader has returned may be later.
+
+Also tests how the reader handles a lost position, large events, and timeouts of the server's filter.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ from verifier.runtime.tasks import StopToken
 LOST = OperationFailure("the resume point may no longer be in the oplog", 286)
 FACTS = ClusterFacts(Topology.REPLICA_SET, "h:1", (6, 0, 5), "id", False, None, None)
 # The reader begins at the time 10. Each page has a time, the time of its position, whether this position is that of an
-# event (else, it is a high-water mark), and the expected time. The times are increments of one second.
+# event (else, it is a high-water mark), and the expected time. All times are in the same second; the numbers are their
+# increments.
 PAGES = [
     pytest.param([(12, 11, False, 12), (13, 13, True, 13)], id="usual"),
     pytest.param([(12, 12, True, 12), (11, 12, True, 12), (14, 13, True, 14)], id="failover"),
@@ -75,7 +79,7 @@ class _Opened(Exception):
 
 @pytest.mark.parametrize("code", [10334, 7182500])
 def test_a_stream_is_reopened_with_smaller_pages_at_a_large_event(code: int) -> None:
-    """Servers from 6.0.9 on divide large events, and fail with the second code at an event that they cannot divide."""
+    """A server that divides large events fails with the second code at an event that it cannot divide."""
     forms: list[Form] = []
 
     class Stream(ChangeStream):

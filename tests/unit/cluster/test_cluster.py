@@ -1,4 +1,4 @@
-"""A cluster is identified by its ID or its address, and connection errors are reported under documented names."""
+"""A cluster is identified by its ID or its address, and errors are reported under documented names."""
 
 from __future__ import annotations
 

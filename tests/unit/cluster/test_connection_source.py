@@ -1,4 +1,7 @@
-"""Connection strings come from options or private files. While a client is open, only credentials may change."""
+"""Connection strings come from options or private files.
+
+While a client is open, only the password and the TLS files in its connection string may change.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Driver errors are classified by their type, labels and code."""
+"""Driver errors are classified by their type, labels and code, and their texts contain only the reason."""
 
 from __future__ import annotations
 

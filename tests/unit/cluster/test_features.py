@@ -85,7 +85,7 @@ def test_the_older_compatibility_version_counts(
     ],
 )
 def test_newer_servers_do_not_know_an_old_option(fields: dict[str, Any], unknown: set[str]) -> None:
-    """Test for each version whether its `create` and `collMod` refuse `recordPreImages`, as SERVER-60919 says."""
+    """Test for which versions `create` and `collMod` refuse `recordPreImages`, as SERVER-60919 says."""
     assert facts(**fields).unknown_options == unknown
 
 

@@ -1,4 +1,7 @@
-"""Tests how indexes are read from the catalog (`$listCatalog`): the index on `_id`, numbers, unsound definitions."""
+"""Tests that the index on `_id` counts as an option of its collection, and how indexes are read from the catalog.
+
+`listIndexes` repairs some definitions. Such indexes must be listed; the others are converted as in a listing.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The classes of equal values in CLASSES were verified on a server: a collection cannot hold two documents whose `_id`s
 are of the same class, but can hold documents whose `_id`s are of different classes.
+
+Also tests how the `_id` of a document is found, and which types of `_id` a collation concerns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Names on the source and names on the destination are mapped to each other, one to one."""
+"""Names on the source and names on the destination are mapped to each other, one to one.
+
+Entries that contradict each other are refused, and so are namespaces and definitions that cannot be mapped.
+"""
 
 from __future__ import annotations
 
@@ -429,7 +432,10 @@ def test_a_definition_is_unchanged_except_for_its_names() -> None:
 
 
 def test_a_reversed_sync_refuses_a_view_of_a_name_that_it_cannot_map_back() -> None:
-    """Create a view on a missing collection whose name, within the renamed database, another collection gets back."""
+    """Rename the view e.v, which refers to a missing collection e.a, with its database e to d.
+
+    The collection e.a cannot become d.a: this is the name that f.a gets back.
+    """
     back = mapping({"d": "e", "d.a": "f.a"}).inverse
     view = spec("e.v", Kind.VIEW, viewOn="a", pipeline=[])
     with pytest.raises(NotRewritable, match="e.a, to which the view refers, would be named e.a"):

@@ -1,4 +1,4 @@
-"""Tests into how many ranges a collection is divided, and how many documents are sampled for their bounds."""
+"""Tests into which ranges a collection is divided, and how many documents are sampled for their bounds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def test_equal_bounds_of_different_types_are_one_bound(monkeypatch: pytest.Monke
         (10 * MIB, 4, 5 * MIB, 5 * MIB),
     ],
 )
-def test_ranges_occupy_all_threads(size: int, threads: int, most: int, expected: int) -> None:
+def test_ranges_occupy_all_threads_unless_they_would_be_too_small(
+    size: int, threads: int, most: int, expected: int
+) -> None:
     assert range_bytes(size, threads, most) == expected
 
 

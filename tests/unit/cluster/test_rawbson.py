@@ -1,4 +1,7 @@
-"""Documents are split at the right bytes regardless of their contents, and invalid BSON raises an error."""
+"""Documents and arrays are split at the right bytes regardless of their contents; wrong types and lengths are errors.
+
+Decoding keeps the order of fields and the types of values. A value that cannot be decoded stays bytes where possible.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The names of collections in the pipelines of views are replaced, and nothing else changes."""
+"""The names of collections in the pipelines of views are replaced, and nothing else changes.
+
+A pipeline with a reference that cannot be replaced is refused.
+"""
 
 from __future__ import annotations
 

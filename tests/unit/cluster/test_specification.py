@@ -71,7 +71,9 @@ def test_nan_is_the_same_as_nan() -> None:
         ({"collation": {"locale": "de", "strength": 2}}, True),
     ],
 )
-def test_a_collection_is_collated_unless_its_locale_is_simple(options: Any, collated: bool) -> None:
+def test_a_collection_is_collated_if_it_has_a_locale_that_is_not_simple(
+    options: Any, collated: bool
+) -> None:
     assert CollectionSpec(NAMESPACE, Kind.COLLECTION, None, options).collated is collated
 
 

@@ -1,4 +1,4 @@
-"""Cluster times are extracted from resume tokens."""
+"""Cluster times are extracted from resume tokens, and compared with each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verifier.cluster.times import (
     token_time,
 )
 
-# The first two are tokens of a real server: of an event, and of the position after it.
+# The first two are tokens of a real server: of an event, and of a later high-water mark, which is no event.
 TOKENS = {
     "826555F2C1000000022B022C0100296E5A1004": Timestamp(0x6555F2C1, 2),
     "82655600FF0000000A2B0229296E04": Timestamp(0x655600FF, 10),

@@ -1,4 +1,4 @@
-"""Tests of how long failed write commands are retried."""
+"""Tests that CommandFailed, which another command on the same index can cause, is retried for a minute only."""
 
 from __future__ import annotations
 

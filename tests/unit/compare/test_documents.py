@@ -88,13 +88,13 @@ def test_values_are_shown_with_their_types(value: Any, text: str) -> None:
     assert found({"a": value}, {}) == {"a": f"missing on the destination ({text})"}
 
 
-def test_every_type_can_be_shown() -> None:
+def test_values_of_other_types_can_be_shown() -> None:
     for value in (Regex("a", "i"), Code("x", {"a": 1}), 1.5, Int64(7)):
         assert found({"a": value}, {})
 
 
 def test_a_value_that_cannot_be_decoded_is_shown_as_bytes() -> None:
-    # The inner length is missing.
+    # Binary data of subtype 2 must begin with a second length, which is missing.
     malformed = array((0x05, int32(1) + b"\2x"))
     (difference,) = differences(document(Field(0x04, b"a", malformed)), document(), BINARY)
     assert difference.detail == f"missing on the destination (array {malformed.hex()})"

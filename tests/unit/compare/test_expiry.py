@@ -1,4 +1,7 @@
-"""Documents count as expired if the query of a server's TTL deletion would match them."""
+"""Documents count as expired if the query of a server's TTL deletion would match them.
+
+A note says if the clocks of the clusters differ.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ def test_measurements_expire_by_the_bucket() -> None:
 
 
 def test_the_span_of_a_bucket_follows_from_the_granularity() -> None:
-    """After a change of the granularity, the definition in the event has no span."""
+    """After a collMod that changes the granularity, the definition of the collection has no `bucketMaxSpanSeconds`."""
     options = {"timeseries": {"granularity": "minutes"}, "expireAfterSeconds": 10}
     newest = NOW - timedelta(days=1, seconds=10)
     assert expired([collection([], options, Kind.TIME_SERIES)], NOW) == [

@@ -1,4 +1,4 @@
-"""Each mismatch is described by a sentence."""
+"""Each mismatch is described by a sentence. If its namespaces differ, both are shown and saved."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_ids_of_equal_value_and_different_type_are_two_documents(order: Order) -
 
 
 lengths = st.integers(1, 7)
-# Documents as from two shards: several documents can have the same key, and are in any order.
+# Documents as from two shards: several documents can have the same key, and those are in any order.
 shards = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), unique=True, max_size=20)
 
 
@@ -244,7 +244,7 @@ def test_both_sides_realign_after_a_missing_document(
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_long_run_of_missing_documents_needs_no_memory(swapped: bool) -> None:
+def test_a_long_run_of_missing_documents_needs_little_memory(swapped: bool) -> None:
     sides = [Stream(each) for each in (NUMBERS, NUMBERS[:5] + NUMBERS[-5:])]
     source, destination = reversed(sides) if swapped else sides
     found = Pairing(

@@ -1,4 +1,7 @@
-"""A saved check is loaded unchanged; a check that was saved in an unsupported format is refused."""
+"""A saved check is loaded unchanged; a check that was saved in an unsupported format is refused.
+
+The record of a check keeps a limited number of notes and processes.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_every_document_is_in_one_group(rechecks: list[Recheck]) -> None:
         assert len(merged(inside)) == group.documents
 
 
-def test_a_group_fits_into_one_query(monkeypatch: object) -> None:
+def test_a_group_fits_into_one_query() -> None:
     ordered = sorted(recheck_of(FIRST, key(number)) for number in range(2500))
     assert [group.documents for group in key_groups(ordered)] == [1000, 1000, 500]
     large = sorted(recheck_of(FIRST, key(number, task._MOST_KEY_BYTES // 2)) for number in range(3))

@@ -1,4 +1,4 @@
-"""The text of a verdict describes what the check has found."""
+"""The outcome and the reasons of a verdict follow from what the check has found."""
 
 from __future__ import annotations
 

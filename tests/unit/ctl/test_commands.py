@@ -440,7 +440,9 @@ def test_with_several_instances_the_daemon_says_what_to_do(
     assert "--wait" not in shown
 
 
-def test_with_several_instances_a_command_is_sent_to_the_others_too(api: StubApi, run: Run) -> None:
+def test_with_several_instances_the_next_step_is_to_send_the_command_to_the_others(
+    api: StubApi, run: Run
+) -> None:
     api.answer("progress", answer(COMMITTABLE))
     api.answer("overview", several(COMMITTABLE))
     for command in ("start", "commit", "reverse", "reset"):
@@ -462,7 +464,7 @@ def test_a_wait_says_that_the_other_instances_need_the_commit(api: StubApi, run:
     assert "Next: send the same command to every other instance, too; then the commit" in shown
 
 
-def test_a_commit_that_is_withdrawn_is_sent_again(api: StubApi, run: Run) -> None:
+def test_a_wait_sends_a_refused_commit_again(api: StubApi, run: Run) -> None:
     api.answer("progress", *map(answer, (COMMITTABLE, COMMITTABLE, COMMITTED)))
     api.refuse("commit", "CannotCommit")
     api.answer("commit", SUCCESS)
@@ -865,7 +867,7 @@ def test_rotated_logs_are_collected(run: Run, api: StubApi, tmp_path: Path) -> N
 def test_the_end_of_a_large_compressed_log_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The size that the file holds is that of its last part."""
+    """Read a file with two gzip members: the uncompressed size at its end is that of the last member only."""
     monkeypatch.setattr(archive, "redacted", str)  # which takes 40 seconds for this text
     log = tmp_path / "syncsvc.log.2.gz"
     log.write_bytes(gzip.compress(b"o" * 60_000_000, 1) + gzip.compress(b"newest"))

@@ -1,4 +1,7 @@
-"""Tests that `syncctl` commits despite restarts, takeovers and lost answers. The answers of the API are prepared."""
+"""Tests that `syncctl` commits despite restarts, takeovers and lost answers, and what it asks and warns of before.
+
+The answers of the API are prepared.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """For any JSON answer of a daemon, `syncctl` must end with a message and a documented exit status, not a traceback.
 
-Texts of the daemon and names of clusters must not control the terminal.
+Texts of the daemon and names of clusters must not control the terminal. A commit or a reset must not be confirmed
+without the name of the destination.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ VALID: dict[str, list[dict[str, Any]]] = {
         )
     },
 }
-# Each command, with the names in VALID of the endpoints that it may read.
+# Commands, each with the names in VALID of the endpoints that it may read.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "doctor": ("progress", "openapi.json", "preflight"),
     "preflight": ("preflight", "progress", "overview"),
@@ -169,7 +170,7 @@ def answers(draw: st.DrawFn, names: tuple[str, ...]) -> dict[str, str]:
     """Draw the texts of JSON answers for these names in VALID, by endpoint.
 
     An odd answer is a valid one in which random JSON replaces one value or the whole answer. If there are several
-    answers, some are valid, because a command may end at the first odd one.
+    answers, each may also be valid, because a command may end at the first odd one.
     """
     found = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""The archive of `syncctl diagnose` must contain no secrets."""
+"""Secrets are removed from the files that `syncctl diagnose` collects, and other text stays."""
 
 from __future__ import annotations
 

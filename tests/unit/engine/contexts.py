@@ -9,7 +9,7 @@ from syncsvc.engine.run.context import RunContext
 
 
 class _Missing:
-    """Stands for a field of the context that the test does not provide. Each use of it fails the test."""
+    """Stands for a field of the context that the test does not provide. Reading an attribute of it fails the test."""
 
     def __init__(self, field: str) -> None:
         self._field = field
@@ -21,9 +21,10 @@ class _Missing:
 
 
 def context_with(**given: Any) -> RunContext:
-    """Return a RunContext with the fields `given`. A use of another field raises AssertionError, which names the field.
+    """Return a RunContext with the fields `given`.
 
-    Raises TypeError for a name that is not a field of RunContext.
+    Reading an attribute (or calling a method) of another field raises AssertionError, which names the field. Raises
+    TypeError for a name in `given` that is not a field of RunContext.
     """
     missing: dict[str, Any] = {each.name: _Missing(each.name) for each in fields(RunContext)}
     return RunContext(**{**missing, **given})

@@ -1,4 +1,4 @@
-"""A test that uses a field of its context that it did not provide must fail with the name of that field."""
+"""Code that reads an attribute of a field that a test did not provide must fail with the name of that field."""
 
 from __future__ import annotations
 

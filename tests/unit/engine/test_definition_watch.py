@@ -1,4 +1,4 @@
-"""Tests which changes are found by comparing two listings of definitions, for a source older than MongoDB 6.0."""
+"""Tests which changes are found by comparing the definitions of a source before MongoDB 6.0 with the saved ones."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ ONE_KEY = [
 
 
 @pytest.mark.parametrize("identities", ONE_KEY)
-def test_equal_keys_of_all_types_have_one_group_and_one_lane(identities: list[Any]) -> None:
+def test_equal_keys_of_different_types_have_one_group_and_one_lane(identities: list[Any]) -> None:
     groups = {group_of(PLAIN, event(each)) for each in identities}
     assert len(groups) == 1
     for lanes in (1, 3, 8):

@@ -62,7 +62,7 @@ def follower(state: State, phase: Phase) -> tuple[Follower, RunStore]:
 @pytest.mark.parametrize("state", [State.RUNNING, State.COMMITTING])
 @pytest.mark.parametrize("phase", [Phase.APPLYING, Phase.WITHDRAWING])
 def test_a_follower_enters_the_cut_over_committing(state: State, phase: Phase) -> None:
-    """The state is RUNNING if the commit was not acknowledged, but the coordinator has read it."""
+    """The state is RUNNING if the save of the commit command was not acknowledged, but the coordinator has read it."""
     found, run = follower(state, phase)
     found._read(StopToken())
     assert (run.record.state, run.record.phase) == (State.COMMITTING, Phase.CUTTING_OVER)

@@ -1,4 +1,4 @@
-"""Tests which errors leave the indexes of a collection withheld after the copy."""
+"""Tests how an attempt to build withheld indexes ends if a cluster is unreachable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verifier.runtime.tasks import StopToken
 
 
 def test_an_outage_does_not_drop_indexes_that_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the build fail because this process cannot save its record: indexes built before must not be dropped."""
+    """Let the build fail because a cluster is unreachable: the indexes that were built before must not be dropped."""
     built = []
 
     class Unreachable:

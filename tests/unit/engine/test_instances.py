@@ -1,4 +1,4 @@
-"""Tests when one instance counts the others as ready, and how often it reads their records."""
+"""Tests when one instance counts the others as ready, how often it reads their records, and which waits it shows."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def test_nothing_is_held_before_the_first_read() -> None:
 def test_a_wait_for_long_work_of_the_coordinator_is_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wait for the coordinator, which may build indexes for hours: only if it is silent, a separate warning appears."""
+    """Wait for work of the coordinator that may take hours, such as index builds: this wait must not cause a warning.
+
+    Other waits for the coordinator must.
+    """
     monkeypatch.setattr(waits, "LONG", 0.0)
     own: Any = Own(of("b"))
     others: Any = Others([of("a")], StopToken())

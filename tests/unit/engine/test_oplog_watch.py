@@ -1,4 +1,7 @@
-"""The oplog watch ends its warnings when it is stopped, and when the sync no longer needs the oplog."""
+"""The oplog watch ends its warnings when it is stopped, and when the sync no longer needs the oplog.
+
+Its warning about lost entries names the members that still have them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests how documents are inserted whose `_id` an orphaned document has; servers are not needed for this."""
+"""Tests the warning that is shown while an orphaned document has the `_id` of a document to insert."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def pace(clock: Clock) -> Pace:
     return Pace(lambda: clock.now)
 
 
-def pages(documents: int, size: int) -> Block:
+def page_of(documents: int, size: int) -> Block:
     return Block(bson.encode({"d": b"d" * (size - 13)}) * documents, documents)
 
 
@@ -56,20 +56,20 @@ def copy(pace: Pace, clock: Clock, page: Block, seconds: float) -> tuple[int, in
 @pytest.mark.parametrize("size", [1_000, 100_000])
 def test_the_rate_is_met_over_a_minute(pace: Pace, clock: Clock, size: int) -> None:
     pace.set_rates({Limit.COPY_BYTES: 500_000})
-    _, copied = copy(pace, clock, pages(5_000_000 // size // 2, size), 60)
+    _, copied = copy(pace, clock, page_of(5_000_000 // size // 2, size), 60)
     assert 60 * 500_000 * 0.98 < copied < 60 * 500_000 * 1.12
     assert pace.waited[Limit.COPY_BYTES] > 50
 
 
 def test_the_lower_of_two_rates_counts(pace: Pace, clock: Clock) -> None:
     pace.set_rates({Limit.COPY_BYTES: 1_000_000, Limit.COPY_DOCUMENTS: 100})
-    documents, _ = copy(pace, clock, pages(50_000, 20), 60)
+    documents, _ = copy(pace, clock, page_of(50_000, 20), 60)
     # The rate can be slightly higher, because the last page is copied to its end.
     assert documents / clock.now == pytest.approx(100, rel=0.03)
 
 
 def test_without_limits_a_page_is_not_cut(pace: Pace, clock: Clock) -> None:
-    page = pages(50_000, 20)
+    page = page_of(50_000, 20)
     assert [each.count for each in pace.portions(page)] == [50_000]
     assert [each.count for each in pace.portions(Block.of([]))] == [0]
     pace.admit_copy(50_000, 1 << 40, clock)

@@ -1,4 +1,7 @@
-"""A shard key builds filters for documents, and recognizes updates that change it."""
+"""A shard key builds filters for documents, and recognizes updates that change it.
+
+A document that may have been moved to another shard, because its shard key changed, is read again from the source.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +173,8 @@ def test_a_document_that_the_destination_has_with_another_shard_key_is_read_agai
     """One transaction inserted document 1 with the shard key 1, and then moved it to another shard, with the key 2.
 
     mongos orders the events of a transaction by their position among those of their own shard, so the insert with the
-    key 2 may come first, and be applied first. A later delete event for the key 1 must not delete the document.
+    key 2 may come first, and be applied first. The insert with the key 1 must then not be applied, because only the
+    source knows which one is newer.
     """
     moved, same, absent = (
         Outcome(bson.encode({"k": 1, "_id": n}), document=bson.encode({"_id": n, "k": 1}), new=True)

@@ -1,4 +1,4 @@
-"""Tests when the spooler begins to save change events."""
+"""Tests when the spooler begins to save change events, and which figures it shows after it has loaded a spool."""
 
 from __future__ import annotations
 

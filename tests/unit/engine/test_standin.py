@@ -453,7 +453,8 @@ def after(built: dict[str, Document], command: Document) -> dict[str, Document]:
     name, changes = (command["index"]["name"], {**command["index"]})
     changed = built[name] | changes
     if changes.get("unique"):
-        assert changed.pop("prepareUnique"), "error 72: an index must be prepared to become unique"
+        is_prepared = changed.pop("prepareUnique", False)
+        assert is_prepared, "error 72: an index must be prepared to become unique"
     return built | {name: changed}
 
 

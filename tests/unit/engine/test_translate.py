@@ -1,4 +1,7 @@
-"""Change events are translated to statements with exactly their effect."""
+"""Change events are translated to statements with exactly their effect.
+
+Documents that a plain insert would change (a zero timestamp at the top level), or that are too large for it, are found.
+"""
 
 from __future__ import annotations
 
@@ -465,7 +468,7 @@ def is_zero_at_top(field: Field) -> bool:
     return field.kind == 0x11 and field.value == bytes(8) and field.name != b"_id"
 
 
-# Bytes that only look like the end of a name and a zero timestamp.
+# Fields that are no zero timestamp of the top level, but contain bytes that look like one.
 DECOYS = [
     Field(0x12, b"a", bytes(8)),
     Field(0x12, b"\x11", bytes(8)),

@@ -1,4 +1,7 @@
-"""A Stopwatch collects the durations of calls to the clusters. Taking the durations empties the Stopwatch."""
+"""A Stopwatch collects the durations of calls to the clusters. Taking the durations empties the Stopwatch.
+
+`timed` measures how long an iterator takes for each of its items.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests the estimates of how long the oplog lasts, and the warnings about a short oplog."""
+"""Tests the estimates of how long the oplog lasts and the copy takes, and the warnings about a short oplog."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_point_is_lost_once_the_oldest_entry_is_newer(
     assert is_lost(Oplog(oldest, time(20), 0, 0), needed) is lost
 
 
-# Observations as (at, oldest, newest, size), the needed time, and the expected seconds left.
+# Observations as (at, oldest, newest, size in MB), the needed time, and the expected seconds left.
 LASTING = [
     pytest.param([(0, 0, 0, 0)], 0, None, id="new and seen once"),
     pytest.param([(0, 0, 5, 1), (10, 0, 15, 1)], 5, math.inf, id="nothing is written"),

@@ -1,4 +1,7 @@
-"""Counters in Progress change, but a snapshot that was read earlier does not."""
+"""Counters, the lag and the warnings in Progress change, but a snapshot that was read earlier does not.
+
+Warnings that have begun are remembered until they are saved.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ def test_a_lag_that_is_no_longer_measured_is_unknown(
 
 
 def test_an_outdated_lag_leaves_every_snapshot() -> None:
-    """If the source hangs, every instance must show an unknown lag: also followers, and also during a commit."""
+    """If the source hangs, its lag is no longer measured. Every snapshot must then have an unknown lag."""
     progress = Progress()
     progress.set_lag(5)
     progress.set(lag_until=monotonic() - 1)
