@@ -1,4 +1,4 @@
-"""Tests the estimates of the resources that a sync needs, and the violations if a resource is too small."""
+"""Tests the estimates of the resources that a sync needs, the violations if one is too small, and the warnings."""
 
 from __future__ import annotations
 
