@@ -1,4 +1,4 @@
-"""Tests the web page and the answers that it reads: headers, files, ETags, and the list of recent commands."""
+"""Tests the web page and the answers that it reads: headers, files, ETags, parameters, and the latest commands."""
 
 from __future__ import annotations
 

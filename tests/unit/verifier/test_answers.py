@@ -1,4 +1,4 @@
-"""Tests the answers of the verifier's API for checks in various states."""
+"""Tests the answers of the verifier's API for checks in various states, and the lines that describe mismatches."""
 
 from __future__ import annotations
 
