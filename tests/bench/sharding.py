@@ -1,8 +1,8 @@
 """Variants of a sync: to a sharded cluster, and between sharded clusters, compared with one between replica sets.
 
-The sharded clusters have two shards and two routers, and each collection is sharded by its hashed `_id`. Unless a real
-mongos is on PATH, the routers are the stand-in of the tests, which makes the first shard do the work of mongos. Then
-that shard is the bottleneck, and the results are lower limits.
+The sharded clusters have two shards and two routers, and each collection is sharded by its hashed `_id`. Unless there
+is a real mongos (in SYNCSVC_MONGOS or on PATH), the routers are the stand-in of the tests, which makes the first shard
+do the work of mongos. Then that shard is the bottleneck, and the results are lower limits.
 """
 
 from __future__ import annotations
