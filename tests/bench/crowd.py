@@ -153,7 +153,8 @@ class _Crowd:
     def _sent(self, client: socket.socket, sent: int) -> tuple[socket.socket, int]:
         """Send the next byte of a client, or connect the client again if its connection was closed.
 
-        Return the client's socket, and the number of bytes sent on it. A client that has sent all its bytes sends none.
+        Return the client's socket, and the number of bytes sent on it. A client that has sent all its bytes sends
+        nothing, so it may not notice that its connection was closed.
         """
         try:
             client.send(self._beginning[sent : sent + 1])
