@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: runs the benchmarks, prints a table for each, and saves all figures as JSON.
+"""`python -m tests.bench`: runs the benchmarks, prints their tables, and saves all figures as JSON.
 
 The clusters store their data in the system's temporary folder; set TMPDIR=/dev/shm to exclude the disk.
 """

@@ -1,7 +1,8 @@
 """Measures the duration of requests without other clients, and while 500 slow clients are connected.
 
 A slow client sends one byte of a request, or of a TLS handshake, now and then. If there are too many connections, the
-process closes those that were idle for the longest time; a slow client then connects again.
+process closes those that were idle for the longest time; a slow client notices this when it sends its next byte, and
+connects again.
 """
 
 from __future__ import annotations
@@ -152,7 +153,8 @@ class _Crowd:
     def _sent(self, client: socket.socket, sent: int) -> tuple[socket.socket, int]:
         """Send the next byte of a client, or connect the client again if its connection was closed.
 
-        Return the client's socket, and the number of bytes sent on it.
+        Return the client's socket, and the number of bytes sent on it. A client that has sent all its bytes sends
+        nothing, so it may not notice that its connection was closed.
         """
         try:
             client.send(self._beginning[sent : sent + 1])

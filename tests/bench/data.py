@@ -85,7 +85,7 @@ def fields(random: Random, size: int) -> dict[str, Any]:
 
 
 def load(client: Client, data: DataSet) -> None:
-    """Insert the data set into the database `DATABASE`, in which its collections must not exist yet."""
+    """Insert the data set into the database `DATABASE`, in which its collections must be empty or missing."""
     for name in data.names:
         for page in _pages(data):
             command = {"insert": name, "ordered": False, "documents": [RawDocuments(page)]}

@@ -1,7 +1,7 @@
-"""The upper limits for the benchmarks: the speed of the two servers if a client only forwards bytes between them.
+"""The upper limits for the benchmarks: the speed of the servers if a client does as little as possible.
 
-This client has no state, no retries and no progress. It uses no code of the product, so it cannot share the bugs of the
-product.
+It forwards the bytes of documents, only reads the change stream, or lets both servers hash their documents. This client
+has no state, no retries and no progress. It uses no code of the product, so it cannot share the bugs of the product.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def cpu_seconds(pid: int) -> float:
 def turns(candidates: Sequence[T], rounds: int) -> Iterator[list[T]]:
     """Yield the order of the candidates for each round: A B C, then C B A, then A B C, and so on.
 
-    With this order, a machine that becomes slower or faster during the benchmark affects all candidates equally.
+    With this order, a machine that becomes slower or faster during the benchmark affects all candidates about equally.
     """
     for number in range(rounds):
         yield list(reversed(candidates)) if number % 2 else list(candidates)

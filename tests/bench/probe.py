@@ -1,4 +1,4 @@
-"""Runs a candidate (a program to which the service is compared) in a separate process that measures itself.
+"""Runs a candidate (a program that a benchmark measures, except the service) in a process that measures itself.
 
 `run` starts this module as a script, with a task on the command line, and reads the measurement from its output.
 """

@@ -1,4 +1,4 @@
-"""Converts measurements to rows, and rows to a table for people and JSON for programs."""
+"""Converts measurements to a table for people, and to JSON for programs and back."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Compares the HTTP answers of complete syncs with the tables of the documentation, row by row.
+"""Compares complete syncs, and mainly their HTTP answers, with the tables of the documentation, row by row.
 
-A `Row` is a function that returns the observed and the documented value of one row. `pytest -k <name of a row>` tests a
-single row. `DOCUMENTED` contains the names of all rows in the order of the documentation.
+A `Row` is a function that returns the observed and the documented value of one row. `pytest -k <name of a row>` tests
+that row, and those whose names contain its name. `DOCUMENTED` contains the names of all rows in the order of the
+documentation.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ START: dict[str, Row] = {
     "start.verification": refused("verification"),
     "start.verification.enabled": all_of(
         refused("verification.enabled"),
-        # With verification, the same sync fails: see `start_behavior.7`.
+        # With verification, a sync that builds no TTL indexes fails: see `start_behavior.7`.
         lambda seen: (seen.blocking.committed.progress["state"], "COMMITTED"),
     ),
     "write_blocking.sourceAndDestination": lambda seen: (
@@ -427,7 +428,7 @@ PROCESSES: dict[str, Row] = {
     "verifier_flag.srcURI": lambda seen: (seen.check.ended["srcChangeStats"]["eventCounts"] != {}, True),
     "verifier_flag.destURI": lambda seen: (seen.check.ended["dstChangeStats"]["eventCounts"] != {}, True),
     "verifier_flag.metaURI": lambda seen: (seen.check.state_kept_on_source, True),
-    # The answers of all other rows come from paths with this prefix, too.
+    # All other answers come from paths with this prefix, too.
     "versioning.prefix": lambda seen: (seen.idle["state"], "IDLE"),
     "versioning.sharding": accepted("sharding"),
     "versioning.includeNamespaces": accepted("includeNamespaces"),

@@ -313,7 +313,7 @@ def _by_n(*names: str, supported: bool) -> Document:
 
 
 def _refused_starts(pair: Pair, daemon: Daemon) -> Iterator[tuple[str, Answer]]:
-    """Send start requests whose sharding options must be refused.
+    """Send start requests that must be refused because the destination is sharded.
 
     Yield the answer to each, with the name under which the contract tests look it up.
     """
@@ -342,7 +342,7 @@ def _index_names(pair: Pair) -> set[str]:
 
 
 def sharded_walk(pair: Pair, folder: Path) -> Sharded:
-    """Run three syncs to a sharded cluster; return their errors, shard keys and indexes.
+    """Send starts that must be refused, and run three syncs to a sharded cluster. Return the results of both.
 
     During the first sync, two collections are renamed before the copy begins, and a third one after it was copied.
     """
@@ -377,7 +377,7 @@ def sharded_walk(pair: Pair, folder: Path) -> Sharded:
 
 
 def everything(pair: Pair, to_sharded: Pair, folder: Path, refused: Mapping[str, Document]) -> Seen:
-    """Send all requests that must be refused, then run all syncs one after another. Return all recorded answers.
+    """Send the requests that must be refused, and run all syncs one after another. Return all recorded results.
 
     `to_sharded` is a pair with a sharded destination. `refused` maps names to the bodies of invalid start requests.
     """

@@ -1,4 +1,4 @@
-"""Tests the estimates of the resources that a sync needs, and the violations if a resource is too small."""
+"""Tests the estimates of the resources that a sync needs, the violations if one is too small, and the warnings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syncsvc.preflight.findings import Measured
 from syncsvc.preflight.judgement import judgement_of
 from syncsvc.preflight.questions import free_bytes
 from syncsvc.source.oplog import Oplog
-from tests.unit.preflight.values import findings, options
+from tests.unit.preflight.values import findings, names, options, texts
 from verifier.cluster.facts import Topology
 from verifier.cluster.inventory import Size
 from verifier.cluster.namespace import Namespace
@@ -236,8 +236,8 @@ def test_each_instance_needs_room_for_its_own_spool(
     assert needed is not None
     found = findings(contents=CONTENTS, disk_free=needed + 10**6, oplog=OPLOG)
     judgement = judgement_of(given, "a", found, 7, 10**6)
-    shown = [text for _, text in judgement.violations if "event spool up to 2 MB" in text]
-    assert len(shown) == refused
+    assert names(judgement.violations) == ["InsufficientDestinationDiskSpace"] * refused
+    assert all("event spool up to 2 MB" in text for text in texts(judgement.violations))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Tests the rules for a start: combinations of facts and options, and the violations that they cause."""
+"""Tests the rules for a start: combinations of facts and options, the violations that they cause, and their errors.
+
+Also tests the definition that a collection gets on the destination.
+"""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ NUMBERS: list[tuple[str, dict[str, Any], ProgressSnapshot, float | None]] = [
 
 
 @pytest.mark.parametrize("name, record, snapshot, value", NUMBERS)
-def test_the_value_of_each_metric(
+def test_the_value_of_a_metric_without_labels(
     name: str, record: dict[str, Any], snapshot: ProgressSnapshot, value: float | None
 ) -> None:
     found = shown(run_record(**record), snapshot).get(f"mongosync_{name}")

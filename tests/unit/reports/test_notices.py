@@ -1,4 +1,8 @@
-"""Each new state, and each begin and end of a warning, must cause one notice. A standby must cause none."""
+"""Each new state except INITIALIZING, and each begin and end of a warning, must cause one notice.
+
+The failure by which a daemon with `--standby` becomes a standby must cause none. A standby must send only the ends of
+the warnings that it sent while it was active.
+"""
 
 from __future__ import annotations
 

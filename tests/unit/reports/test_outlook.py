@@ -1,4 +1,7 @@
-"""Tests the texts of the web page that say whether a commit is possible, why not, and what the next step is."""
+"""Tests the texts of the web page that say whether a commit is possible, why not, and what the next step is.
+
+Also tests the list of allowed commands.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,8 @@ CLEAN = CheckProgress(started=1.0, first=FIRST, source=NEAR, destination=NEAR)
 def applying(check: CheckProgress | None = CLEAN, lag: int | None = 1, **fields: Any) -> Sync:
     """Return a sync that applies change events.
 
-    `check` is the progress of its verification, and `lag` is its lag in seconds. `fields` are further fields of the
-    sync's progress.
+    `check` is the progress of its verification, and `lag` is the lag of the destination in seconds. `fields` are
+    further fields of the sync's progress.
     """
     snapshot = ProgressSnapshot(lag_seconds=lag, check=check, **fields)
     return known(run_record(phase=Phase.APPLYING), snapshot)

@@ -1,4 +1,7 @@
-"""Tests the overview and the table of collections, the answers of the API that the web page shows."""
+"""Tests the overview and the table of collections, the answers of the API that the web page shows.
+
+Also tests the samples for its charts, and the saved list of phases.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The progress answer has its documented shape in every state."""
+"""Tests the answer to /progress: it has the same fields in every state, and their values follow the sync."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_a_reversed_sync_keeps_its_first_commit() -> None:
 
 
 def test_the_directions_stay_right_after_many_reversals() -> None:
-    """Reverse a sync more often than the journal keeps directions: the report must not mix up the clusters."""
+    """Reverse a sync so often that the journal drops the first directions: the report must not mix up the clusters."""
     record = run_record(journal=Journal())
     for number in range(MOST_DIRECTIONS + 4):
         at = 10.0 * number

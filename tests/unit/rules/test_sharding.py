@@ -1,6 +1,7 @@
-"""Tests which entries of `sharding` are refused, and which indexes support a shard key.
+"""Tests which entries of `sharding` and which collections are refused, and which indexes support a shard key.
 
-Also tests the ranges of shard key values that are distributed over the shards of the destination.
+Also tests the indexes that the service creates for a shard key, and the ranges of shard key values that are distributed
+over the shards of the destination.
 """
 
 from __future__ import annotations

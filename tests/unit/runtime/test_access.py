@@ -1,4 +1,7 @@
-"""Requests must have a token whose role allows them. Invalid token files are refused without showing a token."""
+"""If there is a token file, requests must have a token whose role allows them, except reads of public pages.
+
+Invalid token files are refused without showing a token.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every error must be answered in the standard shape, and the server must stop on SIGTERM."""
+"""A request body must be a JSON object in UTF-8, and every error must be answered in the standard shape.
+
+Also tests streamed answers, the address on which the server listens, and that the server stops on SIGTERM.
+"""
 
 from __future__ import annotations
 
@@ -193,7 +196,7 @@ def test_an_address_in_use_is_a_named_error() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "not an address"])
-def test_an_address_of_another_machine_is_a_named_error(address: str) -> None:
+def test_an_invalid_address_is_a_named_error(address: str) -> None:
     with pytest.raises(OperationError, match="AddressNotAvailable|cannot listen"):
         HttpServer(make_app(), address, 0)
 

@@ -176,8 +176,9 @@ def test_the_config_file_option_has_an_alias(tmp_path: Path) -> None:
     assert values(*URI, "--configFile", str(tmp_path / "x.yaml"))["port"] == 2
 
 
-def test_a_number_has_bounds() -> None:
-    assert values(*URI, "--workers", "64")["workers"] == 64
+def test_the_bounds_of_a_number_are_accepted() -> None:
+    for bound in (1, 64):
+        assert values(*URI, "--workers", str(bound))["workers"] == bound
 
 
 def test_conflicting_settings_are_refused_the_same_way(

@@ -1,4 +1,4 @@
-"""Tests that the process remembers its own commands with their answers, and does not displace those of users."""
+"""Tests how the process remembers its own commands: with their answers, and a command that is retried only once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Requests and their answers are logged with the same ID, which the answer also contains.
 
-Without the verbosity DEBUG, repeated successful queries are not all logged.
+Without the verbosity DEBUG, successful queries that the web page polls are not logged, and other successful queries
+that are repeated soon are logged once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Temporary failures are retried until the classifier's time limit; a stop ends the pauses between attempts."""
+"""Temporary failures are retried until the time limit of the classifier or of the caller; a stop ends the pauses."""
 
 from __future__ import annotations
 

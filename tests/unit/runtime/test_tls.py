@@ -1,4 +1,4 @@
-"""Tests the HTTP server with TLS: protocol versions, many slow clients, and new certificate files on SIGHUP."""
+"""Tests the HTTP server with TLS: protocol versions, many slow clients, certificate files, and new ones on SIGHUP."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Tests a Fence, a pool of sessions for writes: the IDs of the sessions, their transaction numbers and their order.
 
-Also tests how long a command of a FencedWriter waits for another thread that shards the marks.
+Also tests how long a command of a FencedWriter waits for another thread that shards the marks (the documents that are
+updated to settle sessions), and how many writes follow without a transaction after one has failed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Saved speed limits of a sync that this version cannot read are refused with a named error, without a crash."""
+"""Saved speed limits of a sync that this version cannot read are refused with a named error, without a crash.
+
+Fields that this version does not know are ignored.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A saved partition is loaded unchanged, and several small partitions are claimed at once."""
+"""A saved partition is loaded unchanged. Its fields for dashboards are saved, and never read.
+
+Several partitions are claimed at once if they are whole, small collections.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests which instances have to wait for which others, according to the saved records of all instances."""
+"""Tests which instances lack a command that all need, and whose options differ, according to the saved records."""
 
 from __future__ import annotations
 

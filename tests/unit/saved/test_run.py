@@ -1,4 +1,4 @@
-"""Saved records are loaded unchanged; records in an unsupported format are refused."""
+"""Saved records are loaded unchanged; records in an older format are upgraded, or refused if it is unsupported."""
 
 from __future__ import annotations
 
@@ -208,7 +208,9 @@ def test_a_run_of_format_6_is_upgraded() -> None:
 def test_the_saved_shape_is_that_of_the_current_format() -> None:
     """A run record must be saved with exactly the fields in CURRENT.
 
-    WARNING: changing the fields requires a new format, with an upgrade step.
+    This record has format 7, because it has none of the options that only format 8 allows. A new field must have a
+    default, which records of earlier versions get. WARNING: removing or renaming a field, or changing its values,
+    requires a new format, with an upgrade step.
     """
     assert FORMATS.current == 8
     assert saved(run_document(UPGRADED)) == CURRENT

@@ -1,4 +1,7 @@
-"""Tests which state is saved in the run record if the cluster does not answer, or saves a change without an answer."""
+"""Tests which state is saved in the run record if the cluster does not answer, or saves a change without an answer.
+
+Also tests that a save is repeated if its answer has no cluster time.
+"""
 
 from __future__ import annotations
 

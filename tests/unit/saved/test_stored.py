@@ -15,6 +15,8 @@ from syncsvc.options import (
     CopyReadPreference,
     EventSpool,
     OnConflict,
+    Presplit,
+    RenamedOut,
     Repair,
     StartOptions,
     UsersAndRoles,
@@ -22,6 +24,8 @@ from syncsvc.options import (
 )
 from syncsvc.saved.run_documents import _StoredRun
 from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
+from verifier.cluster.document_filters import DocumentFilters
+from verifier.cluster.namespace import Namespace
 
 FILTERS = [{"database": "a"}, {"databaseRegex": {"pattern": "^a", "options": "i"}}]
 KEY = [{"name": 1}, {"a.b": "hashed"}]
@@ -29,6 +33,7 @@ SHARDING = {
     "createSupportingIndexes": True,
     "shardingEntries": [{"database": "a", "collection": "b", "shardCollection": {"key": KEY}}],
 }
+FILTERED = DocumentFilters({Namespace("d", "c"): bson.encode({"a": {"$gt": 1}})})
 start_options = st.builds(
     StartOptions,
     source=st.text(),
@@ -47,6 +52,8 @@ start_options = st.builds(
     skip_disk_space_check=st.booleans(),
     instances=st.lists(st.text()).map(tuple),
     event_spool=st.sampled_from(EventSpool),
+    presplit=st.sampled_from(Presplit),
+    renamed_out=st.sampled_from(RenamedOut),
     users_and_roles=st.none()
     | st.builds(
         UsersAndRoles,
@@ -58,6 +65,7 @@ start_options = st.builds(
     namespace_remap=st.lists(st.just({"from": {"database": "d"}, "to": {"database": "e"}})).map(
         tuple
     ),
+    document_filters=st.sampled_from([DocumentFilters(), FILTERED]),
 )
 
 

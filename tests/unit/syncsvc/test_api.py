@@ -1,4 +1,7 @@
-"""The API of a process that cannot reach its clusters: it must refuse requests before it executes any part of them."""
+"""Tests the API of a process that cannot reach its clusters: answers that need no cluster, and refusals by name.
+
+Also tests commands that wait for the startup, and the numbers of requests that may wait or run at the same time.
+"""
 
 from __future__ import annotations
 
@@ -281,7 +284,7 @@ def test_a_command_is_refused_when_its_term_ends(
 ) -> None:
     """A command must be refused with NotActive if its process with `--standby` stops being active meanwhile.
 
-    All calls that the command makes to the clusters are cancelled.
+    Its calls to the clusters are then cancelled: here, the judgement of the clusters raises Cancelled.
     """
 
     def interrupted(*arguments: object) -> Judgement:

@@ -59,8 +59,14 @@ def test_a_reset_does_not_warn_of_new_versions(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A reset does not use the features of a new version, and keeps the earlier facts of the source."""
-    monkeypatch.setattr(assembly, "refreshed", lambda each: each)
+    """A reset must not warn, and must not read the source again, because the source may be gone for good."""
+    read: list[str] = []
+
+    def refreshed(each: Cluster) -> Cluster:
+        read.append(each.name)
+        return each
+
+    monkeypatch.setattr(assembly, "refreshed", refreshed)
     now = {each: cluster(each, (7, 0, 2)) for each in ("cluster0", "cluster1")}
     before = tuple(site(cluster(each, (6, 0, 5))) for each in now)
     record = run_record(state=state, phase=phase, journal=Journal(sites=before))
@@ -68,5 +74,6 @@ def test_a_reset_does_not_warn_of_new_versions(
     process: Any = SimpleNamespace(clusters=now)
     found = Assembly(store, process)._current_clusters(StopToken())
     assert found == (now["cluster0"], now["cluster1"])
+    assert sorted(read) == (["cluster0", "cluster1"] if warns else ["cluster1"])
     texts = [each.message for each in caplog.records if each.levelno == logging.WARNING]
     assert ["version" in each for each in texts] == ([True, True] if warns else [])

@@ -1,4 +1,4 @@
-"""Tests what the refusal of a second start says."""
+"""Tests in which states a second start is refused, and what the refusal says."""
 
 from __future__ import annotations
 

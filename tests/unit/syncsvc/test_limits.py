@@ -1,4 +1,7 @@
-"""Tests which speed limits of a sync apply at which time of day, and which requests for limits are refused."""
+"""Tests which speed limits of a sync apply at which time of day, and which requests for limits are refused.
+
+Also tests how a change is merged with the other limits, how limits are shown, and how instances share them.
+"""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def test_a_role_that_only_the_destination_stores_is_not_the_built_in_role_of_the
 
 
 def test_privileges_outside_the_filter_are_named() -> None:
-    """Also those of granted roles: the built-in roles of a database apply to that database."""
+    """The privileges of granted roles must count, too: a built-in role of a database applies to that database."""
     on_hr = [{"resource": {"db": "hr", "collection": ""}, "actions": ["find"]}]
     found = compared(
         [

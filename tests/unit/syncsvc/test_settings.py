@@ -36,7 +36,7 @@ def test_the_defaults_are_as_documented() -> None:
     )
 
 
-def test_every_flag_is_read() -> None:
+def test_flags_are_read() -> None:
     flags = "--port 0 --bindAddress ::1 --logPath /x/y --verbosity debug --loadLevel 1 --id me --eventSpoolMB 7"
     settings = read_settings([*URIS, *flags.split(), "--allowedHosts", "a,b.c"])
     assert settings.allowed_hosts == ("a", "b.c")

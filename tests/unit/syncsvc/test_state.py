@@ -110,7 +110,7 @@ def test_a_refusal_says_what_to_do_instead(state: State, trigger: Trigger, advic
         next_state(state, trigger)
 
 
-def test_a_run_is_active_between_its_commands_and_their_ends() -> None:
+def test_the_active_states_are_those_in_which_a_sync_works() -> None:
     at_rest = {State.INITIALIZING, State.IDLE, State.PAUSED, State.COMMITTED, State.FAILED}
     # RESETTING does not count as active, because a reset does no work of a sync.
     at_rest.add(State.RESETTING)

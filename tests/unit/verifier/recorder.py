@@ -17,8 +17,9 @@ from verifier.reports.report import report
 class Recorder:
     """A fake of the verifier's service, whose progress is `shown`.
 
-    `asked` contains a name and the arguments of each call, except calls of `progress`. If `error` is set, these calls
-    raise it, but `document_mismatches` first yields two mismatches.
+    `asked` contains a name and the arguments of each call, except calls of `progress`. It leaves out the sender of a
+    command, and filters of collections if there are none; each element of a list is an argument. If `error` is set,
+    these calls raise it, but `document_mismatches` first yields two mismatches.
     """
 
     def __init__(self, shown: CheckProgress = FAILED) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import signal
 import socket
 import subprocess
@@ -17,22 +16,16 @@ from tests.support.pages import ROOT
 from tests.support.tokens import write_tokens
 from tests.support.waiting import PATIENCE
 from verifier.cli import LOG_FILE, main
-from verifier.runtime import logs
 
 SECRET = "S3cr3t"
 GOOD = f"mongodb://user:{SECRET}@host"
 
 
 @pytest.fixture(autouse=True)
-def own_handlers() -> Iterator[None]:
+def own_signals(own_handlers: None) -> Iterator[None]:
     """Restore the log handlers, the log level and the signal handlers after a test, because `main` replaces them."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
     signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logs.set_up_audit(None, logs.Style())
     for number, handler in signals.items():
         signal.signal(number, handler)
 

@@ -1,4 +1,4 @@
-"""Each new phase of a check, and each begin and end of a long wait, must cause one notice.
+"""Each new phase of a check that is seen, and each begin and end of a long wait, must cause one notice.
 
 The notice of the end of a check has the verdict.
 """

@@ -1,4 +1,4 @@
-"""Tests which pairs of clusters the verifier accepts."""
+"""Tests which pairs of clusters the verifier accepts, and in which clusters it can save its state."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_the_defaults_are_as_documented() -> None:
     assert read_settings(ALL) == DEFAULTS
 
 
-def test_every_flag_is_read() -> None:
+def test_flags_are_read() -> None:
     flags = (
         "--metaURI mongodb://c --metaDBName __mdb_internal_mine --docCompareMethod ignoreFieldOrder --numWorkers 8 "
         "--partitionSizeMB 1 --graceSeconds 0 --clean --start --checkOnce --serverPort 0 --bindAddress ::1 "
