@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from syncsvc.ctl.advice import NOTHING_LISTED, Copy, compared_of, copy_of, obstacles
+from syncsvc.ctl.advice import (
+    NOTHING_LISTED,
+    Copy,
+    compared_of,
+    copy_of,
+    obstacles,
+    other_coordinator,
+)
 from syncsvc.ctl.client import Document
 from syncsvc.ctl.rates import Rates
 from syncsvc.ctl.text import count, duration, percent, share, size
@@ -18,6 +25,8 @@ _STYLES = {
 }
 _WARNING = "yellow"
 _UNKNOWN_OPLOG = "not checked yet"
+# The states in which a verification that has no figures yet still begins, or will begin after a resume.
+_VERIFIES_LATER = ("RUNNING", "PAUSED", "REVERSING")
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,8 @@ def _amounts(progress: Document, rates: Rates) -> Iterator[Fact]:
     if progress.get("totalEventsApplied") or progress.get("lagTimeSeconds") is not None:
         yield Fact("changes", _changes_text(progress, rates))
     if verification := progress.get("verification"):
-        yield _verification(verification, rates)
+        begun = verification["destination"]["phase"] != "not started"
+        yield _verification(verification, rates) if begun else _unverified(progress)
     if repairs := progress.get("repairs"):
         documents, definitions = count(repairs["documents"]), count(repairs["definitions"])
         state = ", in progress" if repairs["inProgress"] else ""
@@ -109,9 +119,19 @@ def _oplog(progress: Document) -> Iterator[Fact]:
         urgent = left == "less than 15 minutes"
         yield Fact("oplog", text, style=_WARNING if urgent else "", is_detail=not urgent)
     if spool := progress.get("eventSpool"):
-        activity = "saving changes" if spool["active"] else "being read"
-        used = f"{size(spool['bytes'])} of {size(spool['limitBytes'])}, {activity}"
-        yield Fact("event spool", used)
+        used = f"{size(spool['bytes'])} of {size(spool['limitBytes'])}"
+        yield Fact("event spool", ", ".join([used, *_spool_activity(progress["state"], spool)]))
+
+
+def _spool_activity(state: str, spool: Document) -> Iterator[str]:
+    if spool["active"]:
+        yield (
+            "full: no changes are saved"
+            if spool["bytes"] >= spool["limitBytes"]
+            else "saving changes"
+        )
+    elif state in ("RUNNING", "COMMITTING"):
+        yield "being read"
 
 
 def _copy_text(copy: Copy, rates: Rates) -> str:
@@ -138,14 +158,22 @@ def _changes_text(progress: Document, rates: Rates) -> str:
 
 def _verification(verification: Document, rates: Rates) -> Fact:
     compared, total = compared_of(verification)
-    if verification["destination"]["phase"] == "not started":
-        text = "the verification begins when the destination has caught up (with several instances: in the coordinator)"
-        return Fact("verification", text, is_detail=True)
     text = f"{count(compared)} of {count(total)} documents compared"
     rate, left = rates.per_second("compared"), rates.seconds_left("compared", total)
     if rate is not None and total is not None and compared < total:
         text += f", {count(rate)}/s, {duration(left)} left"
     return Fact("verification", text, share(compared, total))
+
+
+def _unverified(progress: Document) -> Fact:
+    """Return the fact that stands for the figures of the verification while the called process has none."""
+    if coordinator := other_coordinator(progress):
+        text = f"shown only by the coordinator {coordinator}"
+    elif progress["state"] in _VERIFIES_LATER:
+        text = "begins, or continues after a restart, when the destination has caught up"
+    else:
+        text = "this process has no figures; saved results are in the report: syncctl report"
+    return Fact("verification", text, is_detail=True)
 
 
 def _promises(progress: Document) -> Iterator[Fact]:
@@ -159,7 +187,7 @@ def _promises(progress: Document) -> Iterator[Fact]:
         text = (
             "applications may write to the destination"
             if may
-            else "applications must not write to the destination"
+            else "applications must not write to the synced collections on the destination"
         )
         yield Fact("destination", text, style="green" if may else "")
 

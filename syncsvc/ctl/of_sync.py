@@ -117,8 +117,15 @@ def start(tool: Tool, file: Path | None) -> None:
 @click.command(cls=Command)
 @pass_tool
 def pause(tool: Tool) -> None:
-    """Pause the sync. Do not stop the daemon while the sync is paused."""
+    """Pause the sync. Do not stop the daemon while the sync is paused.
+
+    If several instances share the sync, pauses only the called one: pause all of them.
+    """
     answer = tool.api.post("pause")
+    if others := to_others(tool):
+        step = f"{others}keep all daemons running until you resume the sync."
+        tool.show(answer, "This instance of the sync is paused.", tool.next(step))
+        return
     # The declared state may forbid a resume.
     tool.show(answer, "The sync is paused.", tool.next(sentence_after_command(tool)))
 
@@ -126,8 +133,15 @@ def pause(tool: Tool) -> None:
 @click.command(cls=Command)
 @pass_tool
 def resume(tool: Tool) -> None:
-    """Continue a sync that is paused or has failed."""
+    """Continue a sync that is paused or has failed.
+
+    If several instances share the sync, continues only the called one.
+    """
     answer = tool.api.post("resume")
+    if others := to_others(tool, "every other instance that is PAUSED or FAILED"):
+        step = f"{others}see the next step: {tool.name} status"
+        tool.show(answer, "This instance of the sync continues.", tool.next(step))
+        return
     # The resume may complete a commit or a reset.
     tool.show(answer, "The sync continues.", tool.next(sentence_after_command(tool)))
 
@@ -182,7 +196,8 @@ def repair(tool: Tool, dry_run: bool) -> None:
         step = "" if tool.json else sentence_after_plan(tool, answer.body["repairs"])
         tool.show(answer, repairs_view(answer.body), tool.next(step))
     else:
-        step = f"wait until a commit is possible: {tool.name} watch --until canCommit"
+        others = to_others(tool, "every other instance that is FAILED")
+        step = f"{others}wait until a commit is possible: {tool.name} watch --until canCommit"
         tool.show(answer, "The repair was requested.", tool.next(step))
 
 
