@@ -390,7 +390,7 @@ def test_a_preflight_shows_missing_features_and_users(stage: Staged, visits: Vis
     visit.page.get_by_role("dialog").get_by_role("button", name="Preflight").click()
     visit.wait_for_text("dialog", "Missing: aggregate on cluster0: The copy is slower.")
     shown = " ".join(visit.text("dialog").split())
-    assert "Users to copy 12" in shown and "Prevent the commit 4" in shown
+    assert "Users to copy 12" in shown and "Prevent the start and the commit 4" in shown
 
 
 def test_typed_options_are_sent_unchanged(stage: Staged, visits: Visits) -> None:

@@ -110,7 +110,7 @@ async function step() {
 function otherDaemon() {
   const { role, lease } = newest ?? {};
   if (role === "standby" && lease) return `The active daemon runs on ${lease.host}, at ${lease.address}.`;
-  return role === "active" ? "If a standby runs, it takes over: open its page." : "";
+  return role === "active" ? "If this daemon does not run any more, a standby takes over: open its page." : "";
 }
 
 function show(overview) {
@@ -222,7 +222,7 @@ function showInstances({ instances, progress }) {
     parts.push(el("p", { text: own + where }));
   }
   if (instances.length) parts.push(instanceTable(instances));
-  if (!parts.length) parts.push(el("p", { class: "empty", text: "One instance runs this sync, without a standby." }));
+  if (!parts.length) parts.push(el("p", { class: "empty", text: "No other instance shares the sync, and this daemon has no standby." }));
   byId("instances").replaceChildren(...parts);
 }
 
