@@ -101,8 +101,9 @@ class _Namespace(Strict):
     )
     verification = nullable(
         fields.Nested,
-        "The progress of the verification of the collection; null if the verification is disabled or has not begun, or "
-        "if its first pass does not include the collection.",
+        "The progress of the verification of the collection; null if the verification is disabled, if this process has "
+        "no figures of it (as before it begins, and in an instance that is not the coordinator), or if its first pass "
+        "does not include the collection.",
         _NamespaceVerification,
     )
 

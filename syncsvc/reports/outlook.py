@@ -192,6 +192,11 @@ def _of_committing(record: RunRecord) -> str:
             " Applications may write to the destination; the last steps, such as making indexes unique again, are "
             "still running."
         )
+    if record.phase is Phase.WITHDRAWING:
+        return (
+            " Users have written to the source, or may have, so the steps of the cut-over are undone; then the commit "
+            "begins again by itself."
+        )
     if record.phase is Phase.CUTTING_OVER:
         return " Definitions on the destination are being restored, and the source is checked for new user writes."
     return " The last changes are being applied, and compared unless the verification is disabled."
@@ -247,9 +252,11 @@ def _next_step(sync: Sync) -> Step | None:
         return after_failure(sync, record)
     if record.state is State.COMMITTED:
         if record.options.reversible:
+            refused = _contradicts_goal(sync, Trigger.REVERSE)
+            first = ": first set desiredState to running and restart the daemon" if refused else ""
             return Step(
                 "Point the applications to the destination. You can reverse the sync until you clean up "
-                "(docs/howto/clean-up)."
+                f"(docs/howto/clean-up){first}."
             )
         return Step(
             "Point the applications to the destination. Keep the report; then stop this process, and clean up "

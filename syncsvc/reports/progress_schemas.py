@@ -71,7 +71,10 @@ class _IndexBuilding(Strict):
 
 
 class _EventSpool(Strict):
-    active = always(Boolean, "Whether change events are being saved in the event spool.")
+    active = always(
+        Boolean,
+        "Whether change events are being saved in the event spool, or will be as soon as a full spool has room.",
+    )
     bytes = always(fields.Integer, "The compressed size of the events in the spool, in bytes.")
     limitBytes = always(
         fields.Integer, "The size limit of the event spool: --eventSpoolMB, in bytes."
@@ -87,7 +90,10 @@ class _EventSpool(Strict):
 
 class _VerificationSide(Strict):
     phase = always(
-        fields.Enum, "The stage of the verification on this cluster.", Hashing, by_value=True
+        fields.Enum,
+        "The stage of the verification on this cluster; `not started`, too, while this process has no figures of it.",
+        Hashing,
+        by_value=True,
     )
     estimatedDocumentCount = nullable(
         fields.Integer,
@@ -256,7 +262,8 @@ class Progress(Strict):
     )
     verification = sometimes(
         fields.Nested,
-        "The progress of the verification; absent before the start, and if the verification is disabled.",
+        "The progress of the verification; absent before the start, and if the verification is disabled. Only the "
+        "coordinator has figures, and a process that was restarted has none until it verifies again.",
         _VerificationProgress,
     )
     repairs = sometimes(
@@ -272,7 +279,8 @@ class Progress(Strict):
     )
     warnings = sometimes(
         fields.List,
-        "Problems that endanger or delay the sync, each with a remedy.",
+        "Problems that endanger or delay the sync or its declared state, and user writes after the commit; most with a "
+        "remedy.",
         fields.String(),
     )
     role = sometimes(

@@ -170,6 +170,10 @@ AFTER = StartOptions("cluster0", "cluster1", build_indexes=BuildIndexes.AFTER_DA
         (applying(lag=600), "10 minutes behind the source."),
         (known(run_record(state=State.COMMITTING)), "The last changes are being applied"),
         (
+            known(run_record(state=State.COMMITTING, phase=Phase.WITHDRAWING)),
+            "then the commit begins again by itself.",
+        ),
+        (
             known(run_record(state=State.COMMITTING, can_write=True)),
             "making indexes unique again, are still running.",
         ),
@@ -396,6 +400,12 @@ FOLLOWER: dict[str, Any] = {"instance": "b", "instances": ("a", "b")}
 def failed(name: str, **fields: Any) -> RunRecord:
     """Return the record of a sync that failed with this error while it applied change events."""
     return run_record(state=State.FAILED, phase=Phase.APPLYING, failure=Failure(name, ""), **fields)
+
+
+def test_the_declared_state_may_forbid_a_reversal() -> None:
+    goal = Goal(DesiredState.COMMITTED, REVERSIBLE)
+    step = next_step(known(replace(COMMITTED, options=REVERSIBLE), goal=goal))
+    assert step is not None and "first set desiredState to running and restart" in step.text
 
 
 @pytest.mark.parametrize(
