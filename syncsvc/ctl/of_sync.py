@@ -111,7 +111,7 @@ def start(tool: Tool, file: Path | None) -> None:
     """Start the sync."""
     answer = tool.api.post("start", start_request(file))
     step = f"{to_others(tool)}wait until a commit is possible: {tool.name} watch --until canCommit"
-    tool.show(answer, "The sync has started.", tool.next(step))
+    tool.show(answer, "The daemon has accepted the start.", tool.next(step))
 
 
 @click.command(cls=Command)
@@ -207,7 +207,9 @@ def reverse(tool: Tool) -> None:
     """Reverse a committed sync: let changes flow back to the old cluster."""
     answer = tool.api.post("reverse")
     step = f"wait until a commit in the other direction is possible: {tool.name} watch --until canCommit"
-    tool.show(answer, "The sync is being reversed.", tool.next(f"{to_others(tool)}{step}"))
+    tool.show(
+        answer, "The daemon has accepted the reversal.", tool.next(f"{to_others(tool)}{step}")
+    )
 
 
 @click.command(cls=Command)
@@ -246,4 +248,4 @@ def reset(tool: Tool, dry_run: bool, name: str | None) -> None:
         name = expected
     answer = tool.api.post("reset", {"confirm": name})
     step = f"{to_others(tool)}wait until the reset is complete: {tool.name} watch --until idle"
-    tool.show(answer, "The reset has begun.", tool.next(step))
+    tool.show(answer, "The daemon has accepted the reset.", tool.next(step))

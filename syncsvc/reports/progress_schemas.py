@@ -169,7 +169,12 @@ class _Lease(Strict):
 class Progress(Strict):
     """The progress of a sync at one moment. The description of each field says when it is null or absent."""
 
-    state = always(fields.Enum, "The state of the sync.", State, by_value=True)
+    state = always(
+        fields.Enum,
+        "The state of the sync; with several instances, the state of the sync in this instance.",
+        State,
+        by_value=True,
+    )
     canCommit = always(
         Boolean,
         "Whether the sync is ready for POST /api/v1/commit; the users and roles to copy may still prevent the commit.",

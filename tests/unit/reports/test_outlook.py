@@ -135,6 +135,14 @@ def test_an_instance_that_is_behind_is_named(applied: int | None, text: str) -> 
     assert text in found
 
 
+def test_one_of_several_instances_does_not_speak_for_the_others() -> None:
+    paused = run_record(state=State.PAUSED, instances=("coordinator", "b"))
+    assert why_no_commit(known(paused)) == ("This instance of the sync is paused.",)
+    awaited = ProgressSnapshot(warnings={WarningKind.INSTANCE_AWAITED: "b (commit)"})
+    committing = replace(paused, state=State.COMMITTING, phase=Phase.APPLYING)
+    assert "The commit waits for other instances" in summary(known(committing, awaited))
+
+
 def test_a_follower_waits_for_its_coordinator() -> None:
     record = run_record(phase=Phase.APPLYING, instance="b", instances=("a", "b"))
     found = why_no_commit(known(record, ProgressSnapshot(lag_seconds=0)))
