@@ -210,7 +210,7 @@ def _after_failure(progress: Document, syncctl: str, advice: Document | None) ->
     if is_replaced(progress):
         return "wait a moment: another daemon continues the sync, and this one becomes a standby."
     if progress.get("error") == "Superseded":
-        return "stop this daemon: the sync continues in another process."
+        return "stop this daemon: another process runs the sync now, or the saved sync was deleted."
     if advice is None:
         return "look up the error in docs/reference/errors."
     return _advised(advice, syncctl)

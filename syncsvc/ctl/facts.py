@@ -88,7 +88,8 @@ def _amounts(progress: Document, rates: Rates) -> Iterator[Fact]:
         yield Fact("changes", _changes_text(progress, rates))
     if verification := progress.get("verification"):
         begun = verification["destination"]["phase"] != "not started"
-        yield _verification(verification, rates) if begun else _unverified(progress)
+        if begun or progress["state"] != "RESETTING":
+            yield _verification(verification, rates) if begun else _unverified(progress)
     if repairs := progress.get("repairs"):
         documents, definitions = count(repairs["documents"]), count(repairs["definitions"])
         state = ", in progress" if repairs["inProgress"] else ""

@@ -49,7 +49,9 @@ def after_failure(sync: Sync, record: RunRecord) -> Step | None:
     if record.failure is not None and record.failure.name == SUPERSEDED.name:
         if sync.standing is not None:
             return None
-        return Step("Stop this process: the sync continues in another process.")
+        return Step(
+            "Stop this process: another process runs the sync now, or the saved sync was deleted."
+        )
     if _is_commit_failure_unsaved(record):
         return Step(_UNSAVED)
     remedy, goal = _remedy(record), sync.goal

@@ -92,7 +92,8 @@ function showOplog(tile, { oplog, progress }) {
 // Only the coordinator has the figures of the verification, and a process that was restarted has none at first.
 function withoutFigures({ state, mongosyncID, coordinatorID }) {
   if (coordinatorID !== mongosyncID) return `see the coordinator ${coordinatorID}`;
-  return ["COMMITTING", "COMMITTED", "FAILED", "RESETTING"].includes(state) ? "see the report" : "not started";
+  if (state === "RESETTING") return "";
+  return ["COMMITTING", "COMMITTED", "FAILED"].includes(state) ? "see the report" : "not started";
 }
 
 function showVerification(tile, { verification, progress }) {
