@@ -437,8 +437,8 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_indexes_built",
-        "Number of indexes built so far after the copy; no value before the copy ends, after the cut-over begins, or "
-        "if buildIndexes does not delay builds.",
+        "Number of indexes built so far after the copy, during the builds only those that this process has built; no "
+        "value before the copy ends, after the cut-over begins, or if buildIndexes does not delay builds.",
         (),
         _of_indexes(lambda indexes: indexes.built),
     ),

@@ -253,7 +253,8 @@ def _next_step(sync: Sync) -> Step | None:
     if record is None:
         return _first_step(sync.goal) if sync.state is State.IDLE else None
     if record.state is State.PAUSED:
-        return Step("Resume the sync.", "resume", {})
+        what = "each paused instance of the sync" if record.instances else "the sync"
+        return Step(f"Resume {what}.", "resume", {})
     if record.state is State.FAILED:
         return after_failure(sync, record)
     if record.state is State.COMMITTED:

@@ -143,6 +143,21 @@ def test_one_of_several_instances_does_not_speak_for_the_others() -> None:
     assert "The commit waits for other instances" in summary(known(committing, awaited))
 
 
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("DuplicateIds", "Send the resume to every instance that has failed."),
+        ("VerificationFailed", "Send the repair to every instance that has failed."),
+        ("EventTooLarge", "Send the reset to every instance, first to the coordinator (a)."),
+    ],
+)
+def test_a_failure_of_several_instances_needs_a_command_to_each(name: str, text: str) -> None:
+    step = next_step(known(failed(name, instance="b", instances=("a", "b"))))
+    assert step is not None and step.text.endswith(f" {text}")
+    alone = next_step(known(failed(name)))
+    assert alone is not None and text not in alone.text
+
+
 def test_a_follower_waits_for_its_coordinator() -> None:
     record = run_record(phase=Phase.APPLYING, instance="b", instances=("a", "b"))
     found = why_no_commit(known(record, ProgressSnapshot(lag_seconds=0)))
