@@ -243,8 +243,8 @@ def _generation(progress: Document, rates: Rates) -> Iterator[Fact]:
     done, failed = count(tasks["completedTasks"]), count(tasks["failedTasks"])
     collections = count(first["totalNamespaces"])
     text = (
-        f"{done} of {count(tasks['totalTasks'])} of this generation are complete without differences, {failed} failed; "
-        f"{collections} collections in all"
+        f"{done} of {count(tasks['totalTasks'])} of this generation are complete without differences, {failed} found "
+        f"differences or could not be completed; {collections} collections in all"
     )
     yield Fact("tasks", text)
     if progress["phase"] != "idle":

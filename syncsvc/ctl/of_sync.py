@@ -159,7 +159,9 @@ def resume(tool: Tool) -> None:
     "--events", "NUMBER", "Maximum change events to apply per second, or `none` for no limit."
 )
 @options.text(
-    "--threads", "NUMBER", "Maximum threads that read and write at once, or `none` for no limit."
+    "--threads",
+    "NUMBER",
+    "Maximum threads that read and write at once in each instance, or `none` for no limit.",
 )
 @options.file(
     "YAML or JSON file with the limits to change. Only a file can change `windows` and `auto`."

@@ -290,7 +290,7 @@ class _Overview(Strict):
     verification = nullable(
         fields.Nested,
         "The verification; null if it is disabled, before a start, and on a standby. Only the coordinator has figures, "
-        "and a process that was restarted has none until it verifies again.",
+        "and a process that continues a saved sync has none until it verifies again.",
         _OverviewVerification,
     )
     instances = always(

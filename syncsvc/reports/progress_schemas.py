@@ -268,7 +268,7 @@ class Progress(Strict):
     verification = sometimes(
         fields.Nested,
         "The progress of the verification; absent before the start, and if the verification is disabled. Only the "
-        "coordinator has figures, and a process that was restarted has none until it verifies again.",
+        "coordinator has figures, and a process that continues a saved sync has none until it verifies again.",
         _VerificationProgress,
     )
     repairs = sometimes(
@@ -296,7 +296,8 @@ class Progress(Strict):
     )
     lease = sometimes(
         fields.Nested,
-        "The lease of the active daemon; only with --standby, and absent while none is known.",
+        "The lease of the active daemon or, once it has expired, of the last active one; only with --standby, and "
+        "absent while none is known.",
         _Lease,
     )
     desiredState = sometimes(
