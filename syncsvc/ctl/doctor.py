@@ -99,7 +99,11 @@ def _standing(progress: Document) -> Iterator[Check]:
     if progress.get("role") == "standby":
         lease = progress.get("lease")
         where = f"{lease['host']}, {lease['address']}" if lease else "not known"
-        yield Check("role", OK, f"This daemon is a standby. The active daemon is {where}.")
+        yield Check(
+            "role",
+            OK,
+            f"This daemon is a standby. The active daemon, according to the lease: {where}.",
+        )
 
 
 def _ping(cluster: str, ping: Document) -> Check:

@@ -196,7 +196,11 @@ def _promises(progress: Document) -> Iterator[Fact]:
 def _standing(progress: Document) -> Iterator[Fact]:
     if "role" in progress:
         lease = progress.get("lease")
-        where = f"; the active daemon is {lease['host']}, {lease['address']}" if lease else ""
+        where = (
+            f"; the active daemon, according to the lease: {lease['host']}, {lease['address']}"
+            if lease
+            else ""
+        )
         yield Fact("role", f"{progress['role']}{where}")
 
 

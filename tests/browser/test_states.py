@@ -316,7 +316,10 @@ def test_without_an_answer_a_standby_names_the_active_daemon(visits: Visits) -> 
         visit = visits(url, size=PHONE)
         visit.wait_for_text("#contact", "Live")
         visit.wait_for_text("#sentence", "This daemon is a standby.")
-    visit.wait_for_text("#contact", "The active daemon runs on sync-a.example, at 0.0.0.0:27182.")
+    visit.wait_for_text(
+        "#contact",
+        "According to the lease, the active daemon runs on sync-a.example, at 0.0.0.0:27182.",
+    )
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
     visit.problems.clear()
 

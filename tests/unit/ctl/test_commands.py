@@ -821,7 +821,7 @@ def test_the_doctor_does_not_start_a_preflight_of_a_running_sync(api: StubApi, r
     api.answer("/readyz", SUCCESS)
     done = run("doctor")
     assert done.exit_code == Exit.OK
-    assert "The active daemon is other" in done.stdout
+    assert "The active daemon, according to the lease: other" in done.stdout
     assert api.bodies("preflight") == []
 
 
