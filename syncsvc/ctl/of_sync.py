@@ -71,7 +71,8 @@ _IN_VAIN = {
 def watch(tool: Tool, until: str | None, timeout: float | None) -> None:
     """Follow the sync until it is committed or has failed.
 
-    With --until, also ends with exit status 1 if only another command could make the condition true.
+    With --until, also ends with exit status 1 if only another command could make the condition true; but it continues
+    while the sync is paused.
 
     Shows a live display at a terminal; elsewhere, and with --json, one line for each step. Continues while the daemon
     is being restarted.

@@ -23,7 +23,7 @@ export function actionsOf(api, changed, limits) {
   const dialogs = {
     start: () => startDialog(run),
     pause: () => confirm("Pause the sync?", "The sync stops at a saved point, and the destination falls behind. Keep the daemon running until you resume the sync.", "Pause", "pause", toAll(overview, "pause")),
-    resume: () => confirm("Resume the sync?", "The sync continues where it stopped.", "Resume", "resume", [...advice(overview), ...toAll(overview, "resume", "every instance that is PAUSED or FAILED")]),
+    resume: () => confirm("Resume the sync?", "The sync continues from its last saved point.", "Resume", "resume", [...advice(overview), ...toAll(overview, "resume", "every instance that is PAUSED or FAILED")]),
     commit: () => commitDialog(run, overview),
     reverse: () => confirm("Reverse the sync?", "Changes then flow from the current destination back to the old source, where user writes stay blocked.", "Reverse", "reverse", toAll(overview, "reverse")),
     repair: () => repairDialog(run, overview),
