@@ -40,7 +40,8 @@ INVALID_STATE = ErrorKind(
     "InvalidState",
     409,
     "The request is not possible in the current state of the sync, with the options of the sync, or at this instance.",
-    "Nothing was changed. GET /api/v1/progress shows the state. Send the request again in a state that allows it.",
+    "Nothing was changed. GET /api/v1/progress shows the state. If the request is still needed, send it again in a "
+    "state that allows it.",
 )
 CONTRADICTS_DESIRED_STATE = ErrorKind(
     "ContradictsDesiredState",
@@ -77,7 +78,8 @@ CANNOT_REPAIR = ErrorKind(
     "No repair is possible now: verification is disabled or has not begun, the sync failed with an error other than "
     "VerificationFailed, or this instance is not the coordinator.",
     "If the sync is running with verification, wait until canCommit is true. If the sync has failed, see "
-    "errorDescription in GET /api/v1/progress. With several instances, send the command to the coordinator.",
+    "errorDescription in GET /api/v1/progress. With several instances, send the command to the coordinator; after "
+    "VerificationFailed, to each instance.",
 )
 CANNOT_COMMIT = ErrorKind(
     "CannotCommit",
@@ -447,7 +449,8 @@ VERIFICATION_FAILED = ErrorKind(
     409,
     "The destination differs from the source.",
     "Do not switch to the destination. GET /api/v1/mismatches lists all differences: find the cause, such as writes to "
-    "the destination. Then send POST /api/v1/repair: the sync repairs the differences and is RUNNING again. "
+    "the destination. Then send POST /api/v1/repair (with several instances, to each of them): the sync repairs the "
+    "differences and is RUNNING again. "
     "If you have undone the changes of the destination yourself, POST /api/v1/resume continues the sync without a "
     "repair. Then commit again.",
 )
@@ -548,8 +551,8 @@ INCOMPATIBLE_METADATA = ErrorKind(
 
 # Errors of the `verifier` packages, with their remedies in a sync.
 _CONTINUES = (
-    "Nothing is lost: if the sync has failed, it continues after POST /api/v1/resume, or when the process is "
-    "restarted."
+    "If the sync has failed, it continues after POST /api/v1/resume, or when the process is restarted; do so before "
+    "the oplog of the source drops the changes that the sync still needs."
 )
 _BEGIN_AGAIN = "Then reset the sync (POST /api/v1/reset) and start it again."
 _RESUME_OR_BEGIN_AGAIN = (

@@ -147,8 +147,8 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/repair",
-        "Repairs the differences that the verification found, even if the verification has failed. With `dryRun`, only "
-        "lists the repairs.",
+        "Repairs the differences that the verification found, even if the sync has failed with VerificationFailed. "
+        "With `dryRun`, only lists the repairs.",
         RepairAnswer(),
         body=RepairSchema(),
         errors=(
@@ -178,8 +178,9 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/reset",
-        "Abandons the sync: drops everything that the sync created on the destination, lifts its user write blocks, "
-        "and restarts the balancers that it stopped. With `dryRun`, only lists these actions.",
+        "Abandons the sync: drops what the sync created on the destination (except users and roles that have changed "
+        "since, and roles that others still have), lifts its user write blocks, and restarts the balancers that it "
+        "stopped. With `dryRun`, only lists these actions.",
         ResetAnswer(),
         body=ResetSchema(),
         errors=(*_ANY, errors.DESTINATION_IN_USE, errors.INCOMPATIBLE_METADATA),
@@ -218,7 +219,8 @@ OPERATIONS = (
     Operation(
         "get",
         "/api/v1/users",
-        "Shows which users and roles a commit would copy now, and which prevent a commit. Changes nothing.",
+        "Shows which users and roles a commit or a copy on request would copy now, and which prevent both. Changes "
+        "nothing.",
         UsersAnswer(),
         errors=(errors.INVALID_STATE, errors.NOT_ACTIVE, *CLUSTER_ERRORS, TOO_MANY_READERS),
     ),

@@ -124,9 +124,10 @@ TABLE = (
     ),
     Option(
         "desiredState",
-        "the state to which this process brings the sync: running starts or resumes it, paused pauses it, committed "
-        "also commits it as soon as canCommit is true (WARNING: stop the writes to the source first). Without this "
-        "option, this process sends no commands by itself",
+        "the state to which this process brings the sync: running starts it, or resumes it if it is paused; paused "
+        "pauses it; committed acts like running, and commits it as soon as canCommit is true (WARNING: stop the writes "
+        "to the source first). A failed sync is not resumed. Without this option, this process sends no commands by "
+        "itself",
         choices=tuple(each.value for each in DesiredState),
         value="STATE",
     ),

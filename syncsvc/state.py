@@ -79,7 +79,7 @@ _MEANING: dict[State, str] = {
     State.RUNNING: "The sync is running: GET /api/v1/progress shows what it does.",
     State.PAUSED: "The sync is paused: POST /api/v1/resume continues it.",
     State.COMMITTING: "A commit is in progress: wait until the state is COMMITTED or FAILED (GET /api/v1/progress).",
-    State.COMMITTED: "The sync is complete: applications use the destination, and no more changes are synced.",
+    State.COMMITTED: "The sync is complete: applications belong on the destination, and no more changes are synced.",
     State.REVERSING: "A reversal is in progress: wait until the state is RUNNING or FAILED (GET /api/v1/progress).",
     State.FAILED: (
         "The sync has failed: errorDescription in GET /api/v1/progress names the cause. In most cases, POST "
@@ -110,7 +110,7 @@ _ADVICE: dict[tuple[State, Trigger], str] = {
     (State.PAUSED, Trigger.COMMIT): "First resume the sync (POST /api/v1/resume).",
     (State.PAUSED, Trigger.COPY_PRINCIPALS): "First resume the sync (POST /api/v1/resume).",
     (State.COMMITTED, Trigger.COMMIT): (
-        "The sync is already committed, so there is nothing to do: applications use the destination."
+        "The sync is already committed, so there is nothing to send: applications belong on the destination."
     ),
     (State.COMMITTING, Trigger.COPY_PRINCIPALS): (
         "Wait: the commit copies users and roles itself if the sync was started with usersAndRoles.copy true."

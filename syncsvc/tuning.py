@@ -104,7 +104,7 @@ class Tuning:
     )
     partition_bytes: int = size(
         64 * MB,
-        "Approximate size of one partition of a large collection; a partition is usually a range of _id.",
+        "Approximate maximum size of one partition of a large collection; a partition is usually a range of _id.",
     )
     copy_save_interval: float = seconds(1.0, "How often the resume point of a copy is saved.")
     settle_interval: float = seconds(
@@ -143,11 +143,12 @@ class Tuning:
     )
     verification_bytes: int = size(
         64 * MB,
-        "Approximate size of the range of a collection that one verification task compares.",
+        "Approximate maximum size of the range of a collection that one verification task compares.",
     )
     grace: float = seconds(
         3.0,
-        "How long remaining differences are rechecked at the end of a verification, because documents may expire late.",
+        "How long, at most, remaining differences are rechecked at the end of a verification, because documents may "
+        "expire late.",
     )
     check: CheckTuning = CheckTuning()
     oplog_interval: float = seconds(10.0, "How often the oplog of the source is checked.")

@@ -30,6 +30,15 @@ def destination_name(progress: Document) -> str | None:
     return mapping["Destination"].partition(":")[0] if mapping else None
 
 
+def other_coordinator(progress: Document) -> str | None:
+    """Return the name of the instance that coordinates the sync; None if it is the called one, or is not known.
+
+    Only the coordinator verifies, and only its progress shows the verification.
+    """
+    coordinator = progress.get("coordinatorID")
+    return None if coordinator == progress.get("mongosyncID") else coordinator
+
+
 def is_replaced(progress: Document) -> bool:
     """Return whether another process has just taken the sync over from this daemon, which runs with `--standby`.
 
@@ -47,7 +56,7 @@ def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     if not progress["canCommit"]:
         return [*_why_not(progress)] or [
             "The daemon is still checking whether a commit is possible. If the check does not end, see the warnings "
-            "(syncctl status), and check the other instances of the sync."
+            "(syncctl status) and, if several instances share the sync, the status of each of them."
         ]
     lag = progress.get("lagTimeSeconds")
     if max_lag is not None and (lag is None or lag > max_lag):
@@ -80,9 +89,13 @@ def _behind(progress: Document) -> Iterator[str]:
         yield "The lag is not known yet."
     elif lag > MAX_LAG_SECONDS:
         yield f"The destination is {duration(lag)} behind the source; a commit allows at most {MAX_LAG_SECONDS} s."
-    verification = progress.get("verification")
-    if verification is None:
-        return
+    if coordinator := other_coordinator(progress):
+        yield f"The coordinator {coordinator} has not reported that a commit is possible."
+    elif verification := progress.get("verification"):
+        yield from _unverified(verification)
+
+
+def _unverified(verification: Document) -> Iterator[str]:
     phases = {side["phase"] for side in verification.values()}
     if "not started" in phases:
         yield "Verification has not begun."
@@ -197,7 +210,7 @@ def _after_failure(progress: Document, syncctl: str, advice: Document | None) ->
     if is_replaced(progress):
         return "wait a moment: another daemon continues the sync, and this one becomes a standby."
     if progress.get("error") == "Superseded":
-        return "stop this daemon: the sync continues in another process."
+        return "stop this daemon: another process runs the sync now, or the saved sync was deleted."
     if advice is None:
         return "look up the error in docs/reference/errors."
     return _advised(advice, syncctl)

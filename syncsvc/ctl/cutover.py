@@ -60,7 +60,7 @@ def commit(
     _refuse_unless_possible(progress, max_lag)
     answer = tool.api.post("commit")
     step = f"{to_others(tool)}wait until applications may write: {tool.name} watch --until canWrite"
-    tool.show(answer, "The commit has begun.", tool.next(step))
+    tool.show(answer, "The daemon has accepted the commit.", tool.next(step))
 
 
 def _commit_and_follow(

@@ -99,7 +99,11 @@ def _standing(progress: Document) -> Iterator[Check]:
     if progress.get("role") == "standby":
         lease = progress.get("lease")
         where = f"{lease['host']}, {lease['address']}" if lease else "not known"
-        yield Check("role", OK, f"This daemon is a standby. The active daemon is {where}.")
+        yield Check(
+            "role",
+            OK,
+            f"This daemon is a standby. The active daemon, according to the lease: {where}.",
+        )
 
 
 def _ping(cluster: str, ping: Document) -> Check:
@@ -114,7 +118,10 @@ def _ping(cluster: str, ping: Document) -> Check:
             "The cluster did not answer the last ping. Check its servers, and the network between them and the daemon.",
         )
     text = f"The cluster answered the last ping in {milliseconds} ms."
-    return Check(cluster, WARNING if milliseconds > _SLOW_PING_MS else OK, text)
+    if milliseconds <= _SLOW_PING_MS:
+        return Check(cluster, OK, text)
+    slow = "Such a latency slows a sync down: check the network, and the load of the cluster."
+    return Check(cluster, WARNING, f"{text} {slow}")
 
 
 def _state(progress: Document) -> Check:
@@ -160,7 +167,10 @@ def _oplog(estimates: Document, spooled: bool) -> Check:
     """Judge the length of the oplog. `spooled` says whether the event spool may save changes on the destination."""
     window, copy = estimates["oplogWindowSeconds"], estimates["copySeconds"]
     if window is None:
-        text = "It is unknown for how long the oplog of the source keeps changes: see the warnings of the preflight."
+        text = (
+            "It is unknown for how long the oplog of the source keeps changes. If a warning of the preflight says why, "
+            "follow it; otherwise, check the oplog yourself (rs.printReplicationInfo())."
+        )
         return Check("oplog", SKIPPED, text)
     keeps = f"The oplog of the source keeps changes for {duration(window)}"
     if copy is None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from syncsvc.ctl.advice import NOTHING_LISTED, Copy, compared_of, copy_of, obstacles
+from syncsvc.ctl.advice import (
+    NOTHING_LISTED,
+    Copy,
+    compared_of,
+    copy_of,
+    obstacles,
+    other_coordinator,
+)
 from syncsvc.ctl.client import Document
 from syncsvc.ctl.rates import Rates
 from syncsvc.ctl.text import count, duration, percent, share, size
@@ -18,6 +25,8 @@ _STYLES = {
 }
 _WARNING = "yellow"
 _UNKNOWN_OPLOG = "not checked yet"
+# The states in which a verification that has no figures yet still begins, or will begin after a resume.
+_VERIFIES_LATER = ("RUNNING", "PAUSED", "REVERSING")
 
 
 @dataclass(frozen=True)
@@ -77,8 +86,10 @@ def _amounts(progress: Document, rates: Rates) -> Iterator[Fact]:
         yield Fact("indexes", f"{count(built)} of {count(wanted)} built", share(built, wanted))
     if progress.get("totalEventsApplied") or progress.get("lagTimeSeconds") is not None:
         yield Fact("changes", _changes_text(progress, rates))
-    if progress.get("verification"):
-        yield _verification(progress, rates)
+    if verification := progress.get("verification"):
+        begun = verification["destination"]["phase"] != "not started"
+        if begun or progress["state"] != "RESETTING":
+            yield _verification(verification, rates) if begun else _unverified(progress)
     if repairs := progress.get("repairs"):
         documents, definitions = count(repairs["documents"]), count(repairs["definitions"])
         state = ", in progress" if repairs["inProgress"] else ""
@@ -109,9 +120,19 @@ def _oplog(progress: Document) -> Iterator[Fact]:
         urgent = left == "less than 15 minutes"
         yield Fact("oplog", text, style=_WARNING if urgent else "", is_detail=not urgent)
     if spool := progress.get("eventSpool"):
-        activity = "saving changes" if spool["active"] else "being read"
-        used = f"{size(spool['bytes'])} of {size(spool['limitBytes'])}, {activity}"
-        yield Fact("event spool", used)
+        used = f"{size(spool['bytes'])} of {size(spool['limitBytes'])}"
+        yield Fact("event spool", ", ".join([used, *_spool_activity(progress["state"], spool)]))
+
+
+def _spool_activity(state: str, spool: Document) -> Iterator[str]:
+    if spool["active"]:
+        yield (
+            "full: no changes are saved"
+            if spool["bytes"] >= spool["limitBytes"]
+            else "saving changes"
+        )
+    elif state in ("RUNNING", "COMMITTING"):
+        yield "being read"
 
 
 def _copy_text(copy: Copy, rates: Rates) -> str:
@@ -136,23 +157,24 @@ def _changes_text(progress: Document, rates: Rates) -> str:
     return ", ".join(parts)
 
 
-def _verification(progress: Document, rates: Rates) -> Fact:
-    verification = progress["verification"]
+def _verification(verification: Document, rates: Rates) -> Fact:
     compared, total = compared_of(verification)
-    if verification["destination"]["phase"] == "not started":
-        ended = progress["state"] in ("COMMITTED", "FAILED")
-        text = (
-            "this process has no figures of it; the report has the result (syncctl report)"
-            if ended
-            else "not begun in this process: it begins when the destination has caught up, and only the coordinator of "
-            "several instances compares"
-        )
-        return Fact("verification", text, is_detail=True)
     text = f"{count(compared)} of {count(total)} documents compared"
     rate, left = rates.per_second("compared"), rates.seconds_left("compared", total)
     if rate is not None and total is not None and compared < total:
         text += f", {count(rate)}/s, {duration(left)} left"
     return Fact("verification", text, share(compared, total))
+
+
+def _unverified(progress: Document) -> Fact:
+    """Return the fact that stands for the figures of the verification while the called process has none."""
+    if coordinator := other_coordinator(progress):
+        text = f"shown only by the coordinator {coordinator}"
+    elif progress["state"] in _VERIFIES_LATER:
+        text = "begins, or continues after a restart, when the destination has caught up"
+    else:
+        text = "this process has no figures; saved results are in the report: syncctl report"
+    return Fact("verification", text, is_detail=True)
 
 
 def _promises(progress: Document) -> Iterator[Fact]:
@@ -166,7 +188,7 @@ def _promises(progress: Document) -> Iterator[Fact]:
         text = (
             "applications may write to the destination"
             if may
-            else "applications must not write to the destination"
+            else "applications must not write to the synced collections on the destination"
         )
         yield Fact("destination", text, style="green" if may else "")
 
@@ -174,7 +196,11 @@ def _promises(progress: Document) -> Iterator[Fact]:
 def _standing(progress: Document) -> Iterator[Fact]:
     if "role" in progress:
         lease = progress.get("lease")
-        where = f"; the active daemon is {lease['host']}, {lease['address']}" if lease else ""
+        where = (
+            f"; the active daemon, according to the lease: {lease['host']}, {lease['address']}"
+            if lease
+            else ""
+        )
         yield Fact("role", f"{progress['role']}{where}")
 
 
@@ -221,8 +247,8 @@ def _generation(progress: Document, rates: Rates) -> Iterator[Fact]:
     done, failed = count(tasks["completedTasks"]), count(tasks["failedTasks"])
     collections = count(first["totalNamespaces"])
     text = (
-        f"{done} of {count(tasks['totalTasks'])} of this generation are complete without differences, {failed} failed; "
-        f"{collections} collections in all"
+        f"{done} of {count(tasks['totalTasks'])} of this generation are complete without differences, {failed} found "
+        f"differences or could not be completed; {collections} collections in all"
     )
     yield Fact("tasks", text)
     if progress["phase"] != "idle":

@@ -92,15 +92,15 @@ def sentence_after_preflight(tool: Tool, start: str) -> str:
     return next_sentence(tool, progress)
 
 
-def to_others(tool: Tool) -> str:
-    """Return the beginning of a next step which says to send a command to the other instances, too.
+def to_others(tool: Tool, which: str = "every other instance, too") -> str:
+    """Return the beginning of a next step which says to send a command to the other instances (`which`).
 
     Return "" if the sync has only one instance, if the daemon does not answer, and with --json.
     """
     overview = _overview(tool)
     if overview is None or not overview.get("instances"):
         return ""
-    return "send the same command to every other instance, too; then "
+    return f"send the same command to {which}; then "
 
 
 def collection_count(tool: Tool) -> int | None:
@@ -160,7 +160,8 @@ def end_watch(tool: Tool, progress: Document, holds: bool, condition: str) -> No
             tool.say(f"{progress['error']}: {progress['errorDescription']}")
         elif not holds:
             tool.say(
-                f"The sync is {progress['state']}, so this condition will not become true: {condition}."
+                f"The sync is {progress['state']}. Without another command, this condition cannot become true: "
+                f"{condition}."
             )
         tool.say(tool.next(next_sentence(tool, progress)))
     if not holds:

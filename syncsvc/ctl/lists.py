@@ -79,7 +79,11 @@ def users(tool: Tool, copy: bool) -> None:
     found = answer.body["usersAndRoles"]
     tool.show(
         answer,
-        users_view(found) if found else "The source has no users or custom roles to copy.",
+        (
+            users_view(found)
+            if found
+            else "The start options select no users or custom roles of the source."
+        ),
         tool.next(f"{tool.name} status"),
     )
 

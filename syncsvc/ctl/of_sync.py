@@ -71,7 +71,8 @@ _IN_VAIN = {
 def watch(tool: Tool, until: str | None, timeout: float | None) -> None:
     """Follow the sync until it is committed or has failed.
 
-    With --until, also ends with exit status 1 if only another command could make the condition true.
+    With --until, also ends with exit status 1 if only another command could make the condition true; but it continues
+    while the sync is paused.
 
     Shows a live display at a terminal; elsewhere, and with --json, one line for each step. Continues while the daemon
     is being restarted.
@@ -111,14 +112,21 @@ def start(tool: Tool, file: Path | None) -> None:
     """Start the sync."""
     answer = tool.api.post("start", start_request(file))
     step = f"{to_others(tool)}wait until a commit is possible: {tool.name} watch --until canCommit"
-    tool.show(answer, "The sync has started.", tool.next(step))
+    tool.show(answer, "The daemon has accepted the start.", tool.next(step))
 
 
 @click.command(cls=Command)
 @pass_tool
 def pause(tool: Tool) -> None:
-    """Pause the sync. Do not stop the daemon while the sync is paused."""
+    """Pause the sync. Do not stop the daemon while the sync is paused.
+
+    If several instances share the sync, pauses only the called one: pause all of them.
+    """
     answer = tool.api.post("pause")
+    if others := to_others(tool):
+        step = f"{others}keep all daemons running until you resume the sync."
+        tool.show(answer, "This instance of the sync is paused.", tool.next(step))
+        return
     # The declared state may forbid a resume.
     tool.show(answer, "The sync is paused.", tool.next(sentence_after_command(tool)))
 
@@ -126,8 +134,15 @@ def pause(tool: Tool) -> None:
 @click.command(cls=Command)
 @pass_tool
 def resume(tool: Tool) -> None:
-    """Continue a sync that is paused or has failed."""
+    """Continue a sync that is paused or has failed.
+
+    If several instances share the sync, continues only the called one.
+    """
     answer = tool.api.post("resume")
+    if others := to_others(tool, "every other instance that is PAUSED or FAILED"):
+        step = f"{others}see the next step: {tool.name} status"
+        tool.show(answer, "This instance of the sync continues.", tool.next(step))
+        return
     # The resume may complete a commit or a reset.
     tool.show(answer, "The sync continues.", tool.next(sentence_after_command(tool)))
 
@@ -145,7 +160,9 @@ def resume(tool: Tool) -> None:
     "--events", "NUMBER", "Maximum change events to apply per second, or `none` for no limit."
 )
 @options.text(
-    "--threads", "NUMBER", "Maximum threads that read and write at once, or `none` for no limit."
+    "--threads",
+    "NUMBER",
+    "Maximum threads that read and write at once in each instance, or `none` for no limit.",
 )
 @options.file(
     "YAML or JSON file with the limits to change. Only a file can change `windows` and `auto`."
@@ -182,7 +199,8 @@ def repair(tool: Tool, dry_run: bool) -> None:
         step = "" if tool.json else sentence_after_plan(tool, answer.body["repairs"])
         tool.show(answer, repairs_view(answer.body), tool.next(step))
     else:
-        step = f"wait until a commit is possible: {tool.name} watch --until canCommit"
+        others = to_others(tool, "every other instance that is FAILED")
+        step = f"{others}wait until a commit is possible: {tool.name} watch --until canCommit"
         tool.show(answer, "The repair was requested.", tool.next(step))
 
 
@@ -192,7 +210,9 @@ def reverse(tool: Tool) -> None:
     """Reverse a committed sync: let changes flow back to the old cluster."""
     answer = tool.api.post("reverse")
     step = f"wait until a commit in the other direction is possible: {tool.name} watch --until canCommit"
-    tool.show(answer, "The sync is being reversed.", tool.next(f"{to_others(tool)}{step}"))
+    tool.show(
+        answer, "The daemon has accepted the reversal.", tool.next(f"{to_others(tool)}{step}")
+    )
 
 
 @click.command(cls=Command)
@@ -231,4 +251,4 @@ def reset(tool: Tool, dry_run: bool, name: str | None) -> None:
         name = expected
     answer = tool.api.post("reset", {"confirm": name})
     step = f"{to_others(tool)}wait until the reset is complete: {tool.name} watch --until idle"
-    tool.show(answer, "The reset has begun.", tool.next(step))
+    tool.show(answer, "The daemon has accepted the reset.", tool.next(step))

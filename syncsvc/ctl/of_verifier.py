@@ -78,7 +78,8 @@ def status(tool: Tool) -> None:
 
 @verifier.command()
 @options.file(
-    "YAML or JSON file with the options of the check, such as filter: {owner: 7}. Default: compare all documents."
+    "YAML or JSON file with the options of the check, such as filter: {owner: 7}. Default: compare all "
+    "documents of the namespaces that the options of the verifier select."
 )
 @pass_tool
 def check(tool: Tool, file: Path | None) -> None:

@@ -22,8 +22,8 @@ def _blocked(record: RunRecord) -> str | None:
         return None
     if not record.coordinates:
         return (
-            f"The errorDescription of the coordinator {record.coordinator} says on which clusters user writes are "
-            "blocked."
+            f"Only the coordinator {record.coordinator} blocks user writes. If it is FAILED, too, its errorDescription "
+            "says on which clusters they are blocked; otherwise, the blocks stay as they are."
         )
     if not record.found_blocked:
         return "This sync blocks user writes on neither cluster."

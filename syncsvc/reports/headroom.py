@@ -61,7 +61,7 @@ def headroom(left: float | None, needed: float | None, spooling: bool) -> Headro
         level = Level.GREEN if left >= AMPLE else Level.AMBER
         level = Level.RED if is_short(left) else level
         return Headroom(
-            level, left, None, f"{kept}; it is not known yet how long the sync needs these changes."
+            level, left, None, f"{kept}; it is not known how long the sync needs these changes."
         )
     need = (
         f"the sync needs these changes for about {about(needed)}"

@@ -407,21 +407,23 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.COUNTER,
         "mongosync_definitions_applied_total",
-        "DDL events, such as create, drop, rename, collMod and createIndexes, that this process applied.",
+        "DDL events, such as create, drop, rename, collMod and createIndexes, that this process applied; from a source "
+        "older than MongoDB 6.0, also changes of definitions without an event.",
         (),
         _of_run(lambda record, snapshot: snapshot.definitions_applied),
     ),
     Metric(
         Kind.COUNTER,
         "mongosync_documents_written_total",
-        "Document writes by which this process applied change events; one write can combine several events.",
+        "Document writes by which this process applied change events or repairs; one write can combine several events.",
         (),
         _of_run(lambda record, snapshot: snapshot.documents_written),
     ),
     Metric(
         Kind.COUNTER,
         "mongosync_documents_refetched_total",
-        "Documents that this process reread from the source, because their events alone were not sufficient.",
+        "Documents that this process reread from the source, for a repair or because their events alone were not "
+        "sufficient.",
         (),
         _of_run(lambda record, snapshot: snapshot.documents_refetched),
     ),
@@ -435,8 +437,8 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_indexes_built",
-        "Number of indexes built so far after the copy; no value before the copy ends, after the cut-over begins, or "
-        "if buildIndexes does not delay builds.",
+        "Number of indexes built so far after the copy, during the builds only those that this process has built; no "
+        "value before the copy ends, after the cut-over begins, or if buildIndexes does not delay builds.",
         (),
         _of_indexes(lambda indexes: indexes.built),
     ),
@@ -466,7 +468,8 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_verification_phase",
-        "1 for the current phase of the verification, 0 for the other phases.",
+        "1 for the current phase of the verification, 0 for the other phases; `not started`, too, while this process "
+        "has no figures of it, as in an instance that is not the coordinator.",
         ("phase",),
         _verification_phase,
     ),

@@ -94,15 +94,17 @@ class _Namespace(Strict):
     indexesBuilt = nullable(
         fields.Integer,
         "The number of the collection's indexes that are built on the destination, not counting the index on _id; null "
-        "while the indexes are being created before the copy.",
+        "while the indexes are being created before the copy. During the builds after the copy, only the coordinator "
+        "counts what is built.",
     )
     totalIndexes = always(
         fields.Integer, "The number of indexes of the collection, not counting the index on _id."
     )
     verification = nullable(
         fields.Nested,
-        "The progress of the verification of the collection; null if the verification is disabled or has not begun, or "
-        "if its first pass does not include the collection.",
+        "The progress of the verification of the collection; null if the verification is disabled, if this process has "
+        "no figures of it (as before it begins, and in an instance that is not the coordinator), or if its first pass "
+        "does not include the collection.",
         _NamespaceVerification,
     )
 

@@ -48,7 +48,6 @@ _BEFORE_EVENTS = {
     Phase.REVERSING: "The sync is still being reversed.",
 }
 _WITHOUT_RUNNING = {
-    State.PAUSED: "The sync is paused.",
     State.COMMITTING: "A commit is already running.",
     State.COMMITTED: "The sync is already committed.",
     State.REVERSING: "The sync is being reversed.",
@@ -69,8 +68,8 @@ def why_no_commit(sync: Sync) -> tuple[str, ...]:
     if record is None:
         starting = sync.state is State.INITIALIZING
         return ("The process is starting." if starting else "No sync was started.",)
-    if record.state is State.FAILED:
-        return (f"The sync has failed{_by_name(record)}.",)
+    if record.state in (State.FAILED, State.PAUSED):
+        return (_stopped(record),)
     if record.state is not State.RUNNING:
         return (_WITHOUT_RUNNING.get(record.state, _SOON),)
     if record.phase is not Phase.APPLYING:
@@ -152,8 +151,15 @@ def _behind(name: str, changes: Changes) -> Iterator[str]:
         )
 
 
-def _by_name(record: RunRecord) -> str:
-    return "" if record.failure is None else f" with {record.failure.name}"
+def _stopped(record: RunRecord) -> str:
+    """Return a sentence that says that a paused or failed sync has stopped.
+
+    If several instances share the sync, the others may still run.
+    """
+    what = "This instance of the sync" if record.instances else "The sync"
+    if record.state is State.PAUSED:
+        return f"{what} is paused."
+    return f"{what} has failed{'' if record.failure is None else f' with {record.failure.name}'}."
 
 
 def summary(sync: Sync) -> str:
@@ -165,14 +171,12 @@ def summary(sync: Sync) -> str:
         if sync.state is State.INITIALIZING:
             return "The process is starting: it connects to both clusters and reads the saved sync."
         return "No sync was started."
-    if record.state is State.FAILED:
-        return f"The sync has failed{_by_name(record)}."
-    if record.state is State.PAUSED:
-        return "The sync is paused."
+    if record.state in (State.FAILED, State.PAUSED):
+        return _stopped(record)
     if record.state is State.COMMITTED:
         return f"The sync is committed. Applications may write to the destination.{_principals(record)}"
     if record.state is State.COMMITTING:
-        return f"The sync is committing.{_of_committing(record)}"
+        return f"The sync is committing.{_of_committing(sync, record)}"
     if record.state is State.RESETTING:
         # The saved phase is still that of the work that is being stopped.
         return f"{_PHASES[Phase.RESETTING]}."
@@ -186,11 +190,18 @@ def _principals(record: RunRecord) -> str:
     return f" Users and roles: {described(record.principals)}."
 
 
-def _of_committing(record: RunRecord) -> str:
+def _of_committing(sync: Sync, record: RunRecord) -> str:
     if record.can_write:
         return (
             " Applications may write to the destination; the last steps, such as making indexes unique again, are "
             "still running."
+        )
+    if WarningKind.INSTANCE_AWAITED in sync.snapshot.warnings:
+        return " The commit waits for other instances: the next step names them."
+    if record.phase is Phase.WITHDRAWING:
+        return (
+            " Users have written to the source, or may have, so the steps of the cut-over are undone; then the commit "
+            "begins again by itself."
         )
     if record.phase is Phase.CUTTING_OVER:
         return " Definitions on the destination are being restored, and the source is checked for new user writes."
@@ -242,14 +253,17 @@ def _next_step(sync: Sync) -> Step | None:
     if record is None:
         return _first_step(sync.goal) if sync.state is State.IDLE else None
     if record.state is State.PAUSED:
-        return Step("Resume the sync.", "resume", {})
+        what = "each paused instance of the sync" if record.instances else "the sync"
+        return Step(f"Resume {what}.", "resume", {})
     if record.state is State.FAILED:
         return after_failure(sync, record)
     if record.state is State.COMMITTED:
         if record.options.reversible:
+            refused = _contradicts_goal(sync, Trigger.REVERSE)
+            first = ": first set desiredState to running and restart the daemon" if refused else ""
             return Step(
                 "Point the applications to the destination. You can reverse the sync until you clean up "
-                "(docs/howto/clean-up)."
+                f"(docs/howto/clean-up){first}."
             )
         return Step(
             "Point the applications to the destination. Keep the report; then stop this process, and clean up "

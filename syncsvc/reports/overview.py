@@ -204,7 +204,8 @@ def _headroom(sync: Sync, observed: Observed) -> Headroom:
             Level.UNKNOWN,
             None,
             None,
-            "How long the source's oplog keeps changes is shown only while the sync is running or paused.",
+            "How long the source's oplog keeps changes is shown only while the sync is running or paused, and not by a "
+            "standby.",
         )
     spooling = snapshot.spool is not None and snapshot.spool.replaces_oplog
     return headroom(oplog_seconds_left(record, snapshot), _needed(sync, record, observed), spooling)

@@ -159,7 +159,12 @@ class _Counts(Strict):
 
 
 class _OverviewVerification(Strict):
-    phase = always(fields.Enum, "The stage of the verification.", Hashing, by_value=True)
+    phase = always(
+        fields.Enum,
+        "The stage of the verification; `not started`, too, while this process has no figures of it.",
+        Hashing,
+        by_value=True,
+    )
     comparedDocuments = always(
         fields.Integer,
         "The number of documents that the first pass of the verification has compared.",
@@ -255,17 +260,19 @@ class _Overview(Strict):
     )
     commands = always(
         fields.List,
-        "The commands of the page that the state of the sync, its start options and --desiredState allow. The service "
-        "can still refuse them for other reasons.",
+        "The commands that are allowed now by the state of the sync, its options and --desiredState; empty on a "
+        "standby. They can still be refused for other reasons. The copy of users and roles (POST /api/v1/users) is "
+        "never listed.",
         fields.String(),
     )
     destination = nullable(
-        fields.String, "The name of the cluster that the sync writes to; null before a start."
+        fields.String,
+        "The name of the cluster that the sync writes to; null before a start, and on a standby.",
     )
     phases = always(
         fields.List,
-        "The phases of the sync until now, the oldest first; empty before a start, or if an older version of syncsvc "
-        "began the sync.",
+        "The phases of the sync until now, the oldest first; empty before a start, on a standby, or if an older "
+        "version of syncsvc began the sync.",
         fields.Nested(_PhaseBegin),
     )
     copy = always(fields.Nested, "The progress of the copy.", _Copy)
@@ -282,12 +289,14 @@ class _Overview(Strict):
     )
     verification = nullable(
         fields.Nested,
-        "The verification; null if it is disabled or there is no sync.",
+        "The verification; null if it is disabled, before a start, and on a standby. Only the coordinator has figures, "
+        "and a process that continues a saved sync has none until it verifies again.",
         _OverviewVerification,
     )
     instances = always(
         fields.List,
-        "The known instances that share the sync, this instance first; empty if the sync has only one instance.",
+        "The known instances that share the sync, this instance first; empty if the sync has only one instance, before "
+        "a start, and on a standby.",
         fields.Nested(_Instance),
     )
     warnings = always(

@@ -198,7 +198,8 @@ def _moments(record: RunRecord) -> Iterator[Moment]:
     for process in record.journal.processes:
         text = f"syncsvc {process.version} on {process.host}"
         if process.gap is not None:
-            text += f", after {process.gap:.0f} s without a process of this instance"
+            ran = f"the instance {name}" if record.instances else "the sync"
+            text += f", after {process.gap:.0f} s in which no process ran {ran}"
         yield Moment(process.at, name, "process", text)
     for begin in record.phases:
         yield Moment(begin.at, name, "phase", begin.phase.value)

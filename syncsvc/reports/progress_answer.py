@@ -180,7 +180,7 @@ def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
     shown.update(copied_report(record))
     shown.update(oplog_shown(record, snapshot))
     if snapshot.spool is not None:
-        shown["eventSpool"] = _spool(snapshot.spool)
+        shown["eventSpool"] = _spool(record, snapshot.spool)
     seconds = seconds_until_caught_up(record, snapshot)
     if seconds is not None:
         shown["estimatedSecondsToCEACatchup"] = seconds
@@ -198,9 +198,11 @@ def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
     return shown
 
 
-def _spool(spool: SpoolFigures) -> dict[str, Any]:
+def _spool(record: RunRecord, spool: SpoolFigures) -> dict[str, Any]:
+    # After a failure, the figures stay as they were, although nothing spools any more.
+    stopped = record.state in (State.FAILED, State.RESETTING)
     return {
-        "active": spool.active,
+        "active": spool.active and not stopped,
         "bytes": spool.size,
         "limitBytes": spool.limit,
         "seconds": spool.seconds,

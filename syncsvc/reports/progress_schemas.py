@@ -71,7 +71,10 @@ class _IndexBuilding(Strict):
 
 
 class _EventSpool(Strict):
-    active = always(Boolean, "Whether change events are being saved in the event spool.")
+    active = always(
+        Boolean,
+        "Whether change events are being saved in the event spool, or will be as soon as a full spool has room.",
+    )
     bytes = always(fields.Integer, "The compressed size of the events in the spool, in bytes.")
     limitBytes = always(
         fields.Integer, "The size limit of the event spool: --eventSpoolMB, in bytes."
@@ -87,7 +90,10 @@ class _EventSpool(Strict):
 
 class _VerificationSide(Strict):
     phase = always(
-        fields.Enum, "The stage of the verification on this cluster.", Hashing, by_value=True
+        fields.Enum,
+        "The stage of the verification on this cluster; `not started`, too, while this process has no figures of it.",
+        Hashing,
+        by_value=True,
     )
     estimatedDocumentCount = nullable(
         fields.Integer,
@@ -163,7 +169,12 @@ class _Lease(Strict):
 class Progress(Strict):
     """The progress of a sync at one moment. The description of each field says when it is null or absent."""
 
-    state = always(fields.Enum, "The state of the sync.", State, by_value=True)
+    state = always(
+        fields.Enum,
+        "The state of the sync; with several instances, the state of the sync in this instance.",
+        State,
+        by_value=True,
+    )
     canCommit = always(
         Boolean,
         "Whether the sync is ready for POST /api/v1/commit; the users and roles to copy may still prevent the commit.",
@@ -256,7 +267,8 @@ class Progress(Strict):
     )
     verification = sometimes(
         fields.Nested,
-        "The progress of the verification; absent before the start, and if the verification is disabled.",
+        "The progress of the verification; absent before the start, and if the verification is disabled. Only the "
+        "coordinator has figures, and a process that continues a saved sync has none until it verifies again.",
         _VerificationProgress,
     )
     repairs = sometimes(
@@ -272,7 +284,8 @@ class Progress(Strict):
     )
     warnings = sometimes(
         fields.List,
-        "Problems that endanger or delay the sync, each with a remedy.",
+        "Problems that endanger or delay the sync or its declared state, and user writes after the commit; most with a "
+        "remedy.",
         fields.String(),
     )
     role = sometimes(
@@ -283,7 +296,8 @@ class Progress(Strict):
     )
     lease = sometimes(
         fields.Nested,
-        "The lease of the active daemon; only with --standby, and absent while none is known.",
+        "The lease of the active daemon or, once it has expired, of the last active one; only with --standby, and "
+        "absent while none is known.",
         _Lease,
     )
     desiredState = sometimes(

@@ -49,12 +49,27 @@ def after_failure(sync: Sync, record: RunRecord) -> Step | None:
     if record.failure is not None and record.failure.name == SUPERSEDED.name:
         if sync.standing is not None:
             return None
-        return Step("Stop this process: the sync continues in another process.")
+        return Step(
+            "Stop this process: another process runs the sync now, or the saved sync was deleted."
+        )
     if _is_commit_failure_unsaved(record):
         return Step(_UNSAVED)
     remedy, goal = _remedy(record), sync.goal
     step = remedy if goal is None else _declared(goal, record, remedy)
-    return replace(step, text=f"{_applications(record, goal)} {step.text}")
+    return replace(
+        step, text=f"{_applications(record, goal)} {step.text}{_receivers(record, step)}"
+    )
+
+
+def _receivers(record: RunRecord, step: Step) -> str:
+    """Return a sentence that names the instances that need the command of `step`; empty if there is only one."""
+    if not record.instances or step.command is None:
+        return ""
+    if step.command == "reset":
+        return (
+            f" Send the reset to every instance, first to the coordinator ({record.coordinator})."
+        )
+    return f" Send the {step.command} to every instance that has failed."
 
 
 def _applications(record: RunRecord, goal: Goal | None) -> str:

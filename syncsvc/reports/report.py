@@ -143,7 +143,7 @@ def _headline(subject: Subject, verification: Mapping[str, Any]) -> tuple[Level,
     if outcome == _Result.PASSED.value:
         return (
             Level.GOOD,
-            "The sync is committed. Everything that was compared is equal on both clusters.",
+            "The sync is committed. At the commit, everything that was compared was equal on both clusters.",
         )
     if outcome == _Result.DISABLED.value:
         return (
@@ -373,9 +373,9 @@ _NOTHING = _Found(_Result.NOT_STARTED, Verified(0.0, None, 0, 0, 0, 0, 0))
 
 
 def _of_check(subject: Subject, check: CheckRecord | None) -> _Found:
-    """Return the results of the newest check so far; it may still be running. `check` is None if no check is saved."""
+    """Return the results of the newest check so far; it may still be running. `check` is None if none is known."""
     if check is None:
-        is_lost = subject.leader.state is State.COMMITTED
+        is_lost = subject.leader.state is State.COMMITTED or not subject.evidence.is_check_read
         return replace(_NOTHING, result=_Result.UNKNOWN) if is_lost else _NOTHING
     live = subject.sync.snapshot.check or CheckProgress()
     first = check.first or live.first or (live.amounts if not check.generation else Amounts())

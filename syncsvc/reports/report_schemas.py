@@ -66,8 +66,8 @@ class _ReportedProcess(Strict):
     host = always(fields.String, "The host of the process.")
     gapSeconds = nullable(
         fields.Float,
-        "How long the sync had no process before this process began, in seconds; null if unknown, or if the sync was "
-        "not active.",
+        "How long the instance had no process before this process began, in seconds; null if unknown, or if the sync "
+        "was not active.",
     )
 
 
@@ -252,7 +252,7 @@ class _ReportedDirection(Strict):
 
 
 class _Differences(Strict):
-    """The differences that the verification knows now. Before the commit, they may be changes not applied yet."""
+    """The differences that the verification knows. Before the commit, they may be changes not applied yet."""
 
     documents = always(fields.Integer, "The number of documents that differ.")
     definitions = always(
@@ -386,7 +386,10 @@ class _Report(Strict):
         _ReportedVerification,
     )
     differences = always(
-        fields.Nested, "The current differences between the clusters.", _Differences
+        fields.Nested,
+        "The differences that the verification knows now, or, after the commit, knew at its end; zeros if it has "
+        "compared nothing, or if its results are not known.",
+        _Differences,
     )
     repairs = always(fields.Nested, "The repaired differences.", _ReportedRepairs)
     failures = always(

@@ -37,12 +37,17 @@ class Standing:
 
     @property
     def where_active(self) -> str:
-        """Return a sentence that names the host and API address of the active daemon, or says that it is not known.
+        """Return sentences that name the host and API address of the active daemon, or say that it is not known.
 
-        It names the holder of the lease, even if the lease has expired.
+        If the lease has expired, name the daemon that was active last.
         """
         if self.lease is None:
             return "It is not known which daemon is active now."
+        if self.lease.expired:
+            return (
+                f"The lease has expired. The last active daemon ran {self.lease.where}. A standby becomes active as "
+                "soon as it reaches both clusters."
+            )
         return f"The active daemon runs {self.lease.where}."
 
 

@@ -46,7 +46,7 @@ class Evidence:
     `MOST_VIEWS`. `check` is the newest check of the current direction of the sync (None if no check is saved, or if it
     could not be read), `counts` contains the numbers of its differences, and `mismatches` the first of these
     differences. `repaired` contains the first differences that the sync has repaired or is repairing. `unread` contains
-    a sentence about each part that could not be read.
+    a sentence about each part that could not be read; `is_check_read` is whether the check is not among them.
     """
 
     others: tuple[RunRecord, ...] = ()
@@ -56,6 +56,7 @@ class Evidence:
     mismatches: tuple[StoredMismatch, ...] = ()
     repaired: tuple[StoredMismatch, ...] = ()
     unread: tuple[str, ...] = ()
+    is_check_read: bool = True
 
 
 class _Checked(NamedTuple):
@@ -94,11 +95,11 @@ def gather(metadata: Metadata, own: RunRecord, stop: StopToken) -> Evidence:
         part("The records of the other instances of the sync", lambda: _others(metadata, own)) or ()
     )
     views = part("The list of views", lambda: _views(metadata)) or ()
-    check, counts, found = (
-        part("The results of the verification", lambda: _checked(reader)) or _UNCHECKED
-    )
+    checked = part("The results of the verification", lambda: _checked(reader))
+    check, counts, found = checked or _UNCHECKED
     repaired = part("The list of repairs", lambda: _repaired(metadata)) or ()
-    return Evidence(others, views, check, counts, found, repaired, tuple(unread))
+    is_check_read = checked is not None
+    return Evidence(others, views, check, counts, found, repaired, tuple(unread), is_check_read)
 
 
 def _others(metadata: Metadata, own: RunRecord) -> tuple[RunRecord, ...]:

@@ -38,16 +38,20 @@ def fitting_run(
     raise_all(
         lacking for each in clusters.values() for lacking in unreadable_id(each.name, each.facts)
     )
-    saved = ", ".join(
-        f"{holder.name} holds the saved state of a sync that was started from the cluster with the ID "
-        f"{' to the cluster with the ID '.join(record.identities)} ({record.state.value})"
-        for record, holder in found
-    )
-    own = ", ".join(f"{name}: {each.facts.identity}" for name, each in clusters.items())
+    known = ", ".join(f"{each.name} {each.facts.identity}" for each in clusters.values())
     raise OperationError(
         errors.WRONG_CLUSTERS,
-        "The saved sync does not match the clusters of this process, or both clusters hold a matching sync: "
-        f"{saved}. The IDs of the clusters of this process: {own}.",
+        "The saved sync does not match the clusters of this process, or both clusters hold a matching sync. "
+        f"{' '.join(_described(*each) for each in found)} The IDs of the clusters of this process are: {known}.",
+    )
+
+
+def _described(record: RunRecord, holder: Cluster) -> str:
+    source, destination = record.identities
+    return (
+        f"{holder.name} holds the saved state of a sync that was started from {record.options.source}, then the "
+        f"cluster with the ID {source}, to {record.home}, then the cluster with the ID {destination}; its state is "
+        f"{record.state.value}."
     )
 
 

@@ -316,7 +316,10 @@ def test_without_an_answer_a_standby_names_the_active_daemon(visits: Visits) -> 
         visit = visits(url, size=PHONE)
         visit.wait_for_text("#contact", "Live")
         visit.wait_for_text("#sentence", "This daemon is a standby.")
-    visit.wait_for_text("#contact", "The active daemon runs on sync-a.example, at 0.0.0.0:27182.")
+    visit.wait_for_text(
+        "#contact",
+        "According to the lease, the active daemon runs on sync-a.example, at 0.0.0.0:27182.",
+    )
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
     visit.problems.clear()
 
@@ -390,7 +393,7 @@ def test_a_preflight_shows_missing_features_and_users(stage: Staged, visits: Vis
     visit.page.get_by_role("dialog").get_by_role("button", name="Preflight").click()
     visit.wait_for_text("dialog", "Missing: aggregate on cluster0: The copy is slower.")
     shown = " ".join(visit.text("dialog").split())
-    assert "Users to copy 12" in shown and "Prevent the commit 4" in shown
+    assert "Users to copy 12" in shown and "Prevent the start and the commit 4" in shown
 
 
 def test_typed_options_are_sent_unchanged(stage: Staged, visits: Visits) -> None:

@@ -254,7 +254,7 @@ def test_the_commands_of_syncctl(
     pair.assert_equal()
     assert (tmp_path / "syncsvc-diagnose.tar.gz").exists()
     report = tmp_path / "report.html"
-    assert "The sync is committed. Everything that was compared is equal" in report.read_text()
+    assert "At the commit, everything that was compared was equal" in report.read_text()
     report.unlink()
     assert '"headline"' in operator.follow("docs/howto/report.rst")
     assert report.exists()

@@ -105,7 +105,7 @@ def commit_with_two_processes(daemon: Daemon) -> None:
 def assert_committed(found: dict[str, Any]) -> None:
     assert found["headline"] == {
         "level": "good",
-        "text": "The sync is committed. Everything that was compared is equal on both clusters.",
+        "text": "The sync is committed. At the commit, everything that was compared was equal on both clusters.",
     }
     failed, committed = found["commits"]
     assert (failed["outcome"], committed["outcome"]) == ("failed", "committed")

@@ -22,8 +22,8 @@ export function actionsOf(api, changed, limits) {
   };
   const dialogs = {
     start: () => startDialog(run),
-    pause: () => confirm("Pause the sync?", "The sync stops at a saved point, and the destination falls behind. Keep the daemon running until you resume the sync.", "Pause", "pause"),
-    resume: () => confirm("Resume the sync?", "The sync continues where it stopped.", "Resume", "resume", advice(overview)),
+    pause: () => confirm("Pause the sync?", "The sync stops at a saved point, and the destination falls behind. Keep the daemon running until you resume the sync.", "Pause", "pause", toAll(overview, "pause")),
+    resume: () => confirm("Resume the sync?", "The sync continues from its last saved point.", "Resume", "resume", [...advice(overview), ...toAll(overview, "resume", "every instance that is PAUSED or FAILED")]),
     commit: () => commitDialog(run, overview),
     reverse: () => confirm("Reverse the sync?", "Changes then flow from the current destination back to the old source, where user writes stay blocked.", "Reverse", "reverse", toAll(overview, "reverse")),
     repair: () => repairDialog(run, overview),
@@ -107,7 +107,7 @@ function preflight({ violations, warnings, missingFeatures = [], estimates, user
   ];
   if (!violations.length) items.unshift(el("li", { class: "good", text: "A start would succeed now." }));
   const facts = [
-    ["Collections", count(estimates.namespaces)], ["Documents", count(estimates.documents)], ["Size", bytes(estimates.bytes)],
+    ["Collections and views", count(estimates.namespaces)], ["Documents", count(estimates.documents)], ["Size", bytes(estimates.bytes)],
     ["Indexes", count(estimates.indexes)], ["Disk needed", bytes(estimates.diskNeededBytes)], ["Disk free", bytes(estimates.diskFreeBytes)],
     ["Copy takes about", duration(estimates.copySeconds)], ["Oplog keeps", duration(estimates.oplogWindowSeconds)],
     ...principals(usersAndRoles),
@@ -122,7 +122,7 @@ function principals(found) {
   if (!found) return [];
   return [
     ["Users to copy", count(found.users)], ["Roles to copy", count(found.roles)], ["Users and roles, equal", count(found.equal)],
-    ["Different, left unchanged", count(found.kept)], ["Prevent the commit", count(found.conflicts)],
+    ["Different, left unchanged", count(found.kept)], ["Prevent the start and the commit", count(found.conflicts)],
   ];
 }
 
@@ -136,18 +136,19 @@ function nameField(destination) {
 }
 
 // With several instances, a command takes effect when all of them have received it.
-function toAll({ instances }, command) {
-  return instances.length ? [el("p", { text: `Several instances share this sync: send the ${command} to every instance, on its own page.` })] : [];
+function toAll({ instances }, command, which = "every instance") {
+  return instances.length ? [el("p", { text: `Several instances share this sync: send the ${command} to ${which}, on its own page.` })] : [];
 }
 
 function commitDialog(run, overview) {
   const { destination, progress } = overview;
   const where = progress.directionMapping?.Destination ?? destination;
+  const checks = overview.verification ? "verifies both clusters" : "compares nothing, because the verification is disabled";
   const [name, check] = nameField(destination);
   open(
     "Commit the sync?",
     [
-      el("p", { text: `The commit applies the last changes, verifies both clusters, and then lets users write to ${where}.` }),
+      el("p", { text: `The commit applies the last changes, ${checks}, and then lets users write to ${where}.` }),
       el("p", {}, el("b", { text: "Stop the applications that write to the source first." }), " Writes to the source after the commit are lost."),
       ...toAll(overview, "commit"), name,
     ],
@@ -196,11 +197,16 @@ function advice({ progress, next }) {
   return progress.state === "FAILED" && next ? [el("p", { text: next.text })] : [];
 }
 
+// While the sync runs, only the coordinator accepts a repair.
+function toFailed(overview) {
+  return overview.progress.state === "FAILED" ? toAll(overview, "repair", "every instance that is FAILED") : [];
+}
+
 function repairDialog(run, overview) {
   const plan = el("div", { class: "dialog-body", role: "status" });
   open(
     "Repair differences?",
-    [el("p", { text: "The sync writes the differing documents and definitions again, as they are on the source, and compares them." }), ...advice(overview), plan],
+    [el("p", { text: "The sync writes the differing documents and definitions again, as they are on the source, and compares them." }), ...advice(overview), ...toFailed(overview), plan],
     [
       { text: "Show the plan", run: async () => { plan.replaceChildren(...planned(await run("repair", { dryRun: true }))); return false; } },
       { text: "Repair", kind: "primary", run: () => run("repair") },

@@ -109,8 +109,8 @@ async function step() {
 /** Return a sentence that names the daemon to ask instead of this one; "" without --standby. */
 function otherDaemon() {
   const { role, lease } = newest ?? {};
-  if (role === "standby" && lease) return `The active daemon runs on ${lease.host}, at ${lease.address}.`;
-  return role === "active" ? "If a standby runs, it takes over: open its page." : "";
+  if (role === "standby" && lease) return `According to the lease, the active daemon runs on ${lease.host}, at ${lease.address}.`;
+  return role === "active" ? "If this daemon does not run any more, a standby takes over: open its page." : "";
 }
 
 function show(overview) {
@@ -217,12 +217,12 @@ function showInstances({ instances, progress }) {
   const parts = [];
   if (progress.role) {
     const lease = progress.lease;
-    const where = lease ? ` The active daemon runs on ${lease.host}, at ${lease.address}.` : " It is not known which daemon is active.";
+    const where = lease ? ` According to the lease, the active daemon runs on ${lease.host}, at ${lease.address}.` : " It is not known which daemon is active.";
     const own = progress.role === "active" ? "This daemon is active." : "This daemon is a standby.";
     parts.push(el("p", { text: own + where }));
   }
   if (instances.length) parts.push(instanceTable(instances));
-  if (!parts.length) parts.push(el("p", { class: "empty", text: "One instance runs this sync, without a standby." }));
+  if (!parts.length) parts.push(el("p", { class: "empty", text: "No other instance shares the sync, and this daemon has no standby." }));
   byId("instances").replaceChildren(...parts);
 }
 

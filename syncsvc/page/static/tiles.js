@@ -89,6 +89,13 @@ function showOplog(tile, { oplog, progress }) {
   tile.mark(...LEVELS[level]);
 }
 
+// Only the coordinator has the figures of the verification, and a process that was restarted has none at first.
+function withoutFigures({ state, mongosyncID, coordinatorID }) {
+  if (coordinatorID !== mongosyncID) return `see the coordinator ${coordinatorID}`;
+  if (state === "RESETTING") return "";
+  return ["COMMITTING", "COMMITTED", "FAILED"].includes(state) ? "see the report" : "not started";
+}
+
 function showVerification(tile, { verification, progress }) {
   if (verification === null) {
     const off = progress.info !== null;
@@ -99,11 +106,11 @@ function showVerification(tile, { verification, progress }) {
   const { comparedDocuments: compared, totalDocuments: total, phase, lastClean } = verification;
   const different = verification.differentDocuments + verification.differentDefinitions;
   const begun = phase !== "not started";
-  const share = !begun ? 0 : phase === "stream hashing" ? 100 : total ? percent(compared, total) : null;
+  const share = phase === "stream hashing" ? 100 : total ? percent(compared, total) : null;
   tile.show({
     value: begun ? count(different) : NONE,
-    unit: begun ? (different === 1 ? "difference now" : "differences now") : "not started",
-    share,
+    unit: begun ? (different === 1 ? "difference now" : "differences now") : withoutFigures(progress),
+    share: begun ? share : null,
     rows: [
       ["Compared", begun && isKnown(total) ? `${brief(compared)} of ${brief(total)}` : brief(compared)],
       ["Compared again", brief(verification.recheckedDocuments)],

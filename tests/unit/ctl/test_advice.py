@@ -78,6 +78,13 @@ def test_the_reason_against_a_commit_is_named(progress: dict[str, Any], reason: 
     assert reason in " ".join(obstacles(progress))
 
 
+def test_another_instance_waits_for_its_coordinator() -> None:
+    begun = {**APPLYING, "verification": COPYING["verification"]}
+    assert obstacles(begun) == ["Verification has not begun."]
+    (reason,) = obstacles({**begun, "mongosyncID": "b", "coordinatorID": "a"})
+    assert reason == "The coordinator a has not reported that a commit is possible."
+
+
 def test_a_lag_above_the_limit_of_the_operator_is_an_obstacle() -> None:
     progress = {**COMMITTABLE, "lagTimeSeconds": 6}
     assert obstacles(progress) == []

@@ -132,6 +132,40 @@ def test_an_instance_that_knows_only_its_own_copy_shows_no_share(api: StubApi, r
     assert "500.0 kB by this instance, of 2.0 MB in all" in shown and "%" not in shown
 
 
+@pytest.mark.parametrize(
+    "fields, text",
+    [
+        ({}, "begins, or continues after a restart, when the destination has caught up"),
+        ({"state": "COMMITTED"}, "saved results are in the report: syncctl report"),
+        ({"mongosyncID": "b", "coordinatorID": "a"}, "shown only by the coordinator a"),
+    ],
+)
+def test_a_process_without_figures_of_the_verification_says_why(
+    api: StubApi, run: Run, fields: dict[str, Any], text: str
+) -> None:
+    api.answer("progress", answer({**COPYING, **fields}))
+    (line,) = [each for each in run("status").stdout.splitlines() if "verification" in each]
+    assert line.endswith(text)
+
+
+@pytest.mark.parametrize(
+    "state, active, size, text",
+    [
+        ("RUNNING", True, 5, "5 bytes of 10 bytes, saving changes"),
+        ("RUNNING", True, 10, "10 bytes of 10 bytes, full: no changes are saved"),
+        ("RUNNING", False, 5, "5 bytes of 10 bytes, being read"),
+        ("FAILED", False, 5, "5 bytes of 10 bytes"),
+    ],
+)
+def test_the_event_spool_is_described(
+    api: StubApi, run: Run, state: str, active: bool, size: int, text: str
+) -> None:
+    spool = {"active": active, "bytes": size, "limitBytes": 10}
+    api.answer("progress", answer({**COPYING, "state": state, "eventSpool": spool}))
+    (line,) = [each for each in run("status").stdout.splitlines() if "event spool" in each]
+    assert line.endswith(f" {text}")
+
+
 def test_after_a_commit_the_daemon_says_what_to_do(api: StubApi, run: Run) -> None:
     step = {"text": "You can reverse the sync.", "command": None, "body": None}
     api.answer("progress", answer(COMMITTED))
@@ -456,6 +490,23 @@ def test_with_several_instances_the_next_step_is_to_send_the_command_to_the_othe
         )
 
 
+@pytest.mark.parametrize(
+    "command, which, then",
+    [
+        ("pause", "every other instance, too", "keep all daemons running"),
+        ("resume", "every other instance that is PAUSED or FAILED", "see the next step: syncctl"),
+        ("repair", "every other instance that is FAILED", "wait until a commit is possible"),
+    ],
+)
+def test_with_several_instances_a_command_of_one_is_not_one_of_the_sync(
+    api: StubApi, run: Run, command: str, which: str, then: str
+) -> None:
+    api.answer("overview", several(COMMITTABLE))
+    api.answer(command, SUCCESS)
+    last = run(command).stdout.splitlines()[-1]
+    assert last.startswith(f"Next: send the same command to {which}; then {then}")
+
+
 def test_a_wait_says_that_the_other_instances_need_the_commit(api: StubApi, run: Run) -> None:
     api.answer("progress", *map(answer, (COMMITTABLE, COMMITTABLE, COMMITTING, COMMITTED)))
     api.answer("overview", several(COMMITTABLE))
@@ -772,7 +823,7 @@ def test_the_doctor_does_not_start_a_preflight_of_a_running_sync(api: StubApi, r
     api.answer("/readyz", SUCCESS)
     done = run("doctor")
     assert done.exit_code == Exit.OK
-    assert "The active daemon is other" in done.stdout
+    assert "The active daemon, according to the lease: other" in done.stdout
     assert api.bodies("preflight") == []
 
 

@@ -14,9 +14,9 @@ from tests.unit.ctl.progress import COMMITTED, COPYING, FAILED
 @pytest.mark.parametrize(
     "progress, text",
     [
-        (COPYING, "it begins when the destination has caught up, and only the coordinator"),
-        ({**COMMITTED, "verification": COPYING["verification"]}, "the report has the result"),
-        ({**FAILED, "verification": COPYING["verification"]}, "the report has the result"),
+        (COPYING, "begins, or continues after a restart, when the destination has caught up"),
+        ({**COMMITTED, "verification": COPYING["verification"]}, "saved results are in the report"),
+        ({**FAILED, "verification": COPYING["verification"]}, "saved results are in the report"),
     ],
     ids=["copying", "committed", "failed"],
 )

@@ -121,7 +121,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "resume": ("resume", "progress", "overview"),
     "mismatches": ("mismatches", "overview"),
     "mismatches --repaired": ("mismatches", "progress", "overview"),
-    "repair": ("repair",),
+    "repair": ("repair", "overview"),
     "repair --dry-run": ("repair", "progress", "overview"),
     "commit": ("progress", "overview", "commit"),
     "commit --dry-run": ("progress", "overview"),

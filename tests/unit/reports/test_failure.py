@@ -54,7 +54,8 @@ def test_a_follower_refers_to_the_coordinator_for_write_blocks() -> None:
     several: dict[str, Any] = {"instance": "b", "instances": ("a", "b")}
     description = failure_description(replace(failed(DESTINATION, ()), **several))
     assert description == (
-        "Why. The errorDescription of the coordinator a says on which clusters user writes are blocked."
+        "Why. Only the coordinator a blocks user writes. If it is FAILED, too, its errorDescription says on which "
+        "clusters they are blocked; otherwise, the blocks stay as they are."
     )
     assert failure_description(replace(failed(NONE, ()), **several)) == "Why."
 

@@ -138,6 +138,29 @@ def test_an_instance_that_is_behind_is_named(applied: int | None, text: str) -> 
     assert text in found
 
 
+def test_one_of_several_instances_does_not_speak_for_the_others() -> None:
+    paused = run_record(state=State.PAUSED, instances=("coordinator", "b"))
+    assert why_no_commit(known(paused)) == ("This instance of the sync is paused.",)
+    awaited = ProgressSnapshot(warnings={WarningKind.INSTANCE_AWAITED: "b (commit)"})
+    committing = replace(paused, state=State.COMMITTING, phase=Phase.APPLYING)
+    assert "The commit waits for other instances" in summary(known(committing, awaited))
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("DuplicateIds", "Send the resume to every instance that has failed."),
+        ("VerificationFailed", "Send the repair to every instance that has failed."),
+        ("EventTooLarge", "Send the reset to every instance, first to the coordinator (a)."),
+    ],
+)
+def test_a_failure_of_several_instances_needs_a_command_to_each(name: str, text: str) -> None:
+    step = next_step(known(failed(name, instance="b", instances=("a", "b"))))
+    assert step is not None and step.text.endswith(f" {text}")
+    alone = next_step(known(failed(name)))
+    assert alone is not None and text not in alone.text
+
+
 def test_a_follower_waits_for_its_coordinator() -> None:
     record = run_record(phase=Phase.APPLYING, instance="b", instances=("a", "b"))
     found = why_no_commit(known(record, ProgressSnapshot(lag_seconds=0)))
@@ -172,6 +195,10 @@ AFTER = StartOptions("cluster0", "cluster1", build_indexes=BuildIndexes.AFTER_DA
         ),
         (applying(lag=600), "10 minutes behind the source."),
         (known(run_record(state=State.COMMITTING)), "The last changes are being applied"),
+        (
+            known(run_record(state=State.COMMITTING, phase=Phase.WITHDRAWING)),
+            "then the commit begins again by itself.",
+        ),
         (
             known(run_record(state=State.COMMITTING, can_write=True)),
             "making indexes unique again, are still running.",
@@ -399,6 +426,12 @@ FOLLOWER: dict[str, Any] = {"instance": "b", "instances": ("a", "b")}
 def failed(name: str, **fields: Any) -> RunRecord:
     """Return the record of a sync that failed with this error while it applied change events."""
     return run_record(state=State.FAILED, phase=Phase.APPLYING, failure=Failure(name, ""), **fields)
+
+
+def test_the_declared_state_may_forbid_a_reversal() -> None:
+    goal = Goal(DesiredState.COMMITTED, REVERSIBLE)
+    step = next_step(known(replace(COMMITTED, options=REVERSIBLE), goal=goal))
+    assert step is not None and "first set desiredState to running and restart" in step.text
 
 
 @pytest.mark.parametrize(

@@ -281,6 +281,12 @@ def test_the_event_spool_is_shown_while_it_is_used() -> None:
     }
 
 
+def test_a_failed_sync_saves_no_events() -> None:
+    spool = SpoolFigures(active=True, size=5, limit=10, seconds=3, bytes_per_second=1.6)
+    shown = report(run_record(state=State.FAILED), ProgressSnapshot(spool=spool))
+    assert shown["eventSpool"]["active"] is False
+
+
 @pytest.mark.parametrize("state", [State.RUNNING, State.PAUSED])
 @pytest.mark.parametrize(
     "left, shown",

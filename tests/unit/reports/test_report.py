@@ -256,6 +256,40 @@ def test_what_could_not_be_read_is_named() -> None:
     assert found["notKnown"][0] == "The list of repairs could not be read: x"
 
 
+def test_unread_results_of_the_verification_are_not_known() -> None:
+    evidence = Evidence(unread=("The results of the verification could not be read: x",))
+    running = run_record(state=State.RUNNING)
+    assert report(subject(running, evidence))["verification"]["outcome"] == "not started"
+    found = report(subject(running, replace(evidence, is_check_read=False)))
+    assert found["verification"]["outcome"] == "not known"
+
+
+@pytest.mark.parametrize(
+    "record, text",
+    [
+        (COMMITTED, "0 definitions or numbers of documents differed."),
+        (replace(COMMITTED, journal=Journal()), "the verification has no known result."),
+        (run_record(), "the verification has not begun."),
+        (
+            run_record(options=StartOptions("cluster0", "cluster1", verification=False)),
+            "the verification was disabled.",
+        ),
+    ],
+)
+def test_the_page_counts_differences_only_after_a_comparison(record: RunRecord, text: str) -> None:
+    assert text in PAGE.html(report(subject(record)))
+
+
+def test_a_gap_belongs_to_one_of_several_instances() -> None:
+    def gap(record: RunRecord) -> list[str]:
+        shown = report(subject(record))["timeline"]
+        return [each["text"].split(", ")[1] for each in shown if " s in which" in each["text"]]
+
+    assert gap(COMMITTED) == ["after 10 s in which no process ran the sync"]
+    several = replace(COMMITTED, instances=("coordinator", "b"))
+    assert gap(several) == ["after 10 s in which no process ran the instance coordinator"]
+
+
 def test_the_page_escapes_everything() -> None:
     mismatch = DefinitionMismatch(Namespace("d", HOSTILE), Difference.EXTRA, Aspect.EXISTENCE)
     stored = StoredMismatch(mismatch, 1, 1.0, 2.0, "p")

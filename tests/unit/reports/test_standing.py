@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -36,6 +37,8 @@ def test_the_lease_is_shown_with_times_in_utc() -> None:
 def test_an_error_says_where_the_active_daemon_is() -> None:
     assert "host0" in STANDBY.where_active and "127.0.0.1:27182" in STANDBY.where_active
     assert "not known" in Standing().where_active
+    expired = Standing(Role.STANDBY, replace(LEASE, expired=True)).where_active
+    assert "has expired. The last active daemon ran on the host host0," in expired
 
 
 WAIT = LongWait("A call fails", "Look.", 20.0)

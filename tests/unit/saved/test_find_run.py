@@ -69,10 +69,10 @@ def test_a_run_between_other_clusters_is_refused(
 ) -> None:
     text = refusal(run_record(), source, destination, holder)
     assert text.startswith("WrongClusters: ")
-    clusters = "from the cluster with the ID 65aa to the cluster with the ID 65bb"
-    started = f"a sync that was started {clusters} (RUNNING)"
-    assert f"cluster{holder} holds the saved state of {started}" in text
-    assert f"of this process: cluster0: {source}, cluster1: {destination}." in text
+    assert f"cluster{holder} holds the saved state of a sync that was started from cluster0" in text
+    assert "the cluster with the ID 65aa, to cluster1, then the cluster with the ID 65bb" in text
+    ids = f"cluster0 {source}, cluster1 {destination}"
+    assert f"The IDs of the clusters of this process are: {ids}." in text
 
 
 def test_an_unreadable_id_is_not_a_wrong_cluster() -> None:
@@ -82,5 +82,5 @@ def test_an_unreadable_id_is_not_a_wrong_cluster() -> None:
 
 def test_a_committed_run_between_other_clusters_names_the_clean_up() -> None:
     text = refusal(run_record(state=State.COMMITTED), DESTINATION, "65cc", holder=0)
-    assert "to the cluster with the ID 65bb (COMMITTED)" in text
+    assert "its state is COMMITTED." in text
     assert "drop its metadata database: see docs/howto/clean-up" in text

@@ -94,7 +94,7 @@ def test_a_refusal_names_the_required_states(
             Trigger.COMMIT,
             "A commit is in progress: wait until",
         ),
-        (State.COMMITTED, Trigger.COMMIT, "already committed, so there is nothing to do"),
+        (State.COMMITTED, Trigger.COMMIT, "already committed, so there is nothing to send"),
         (State.PAUSED, Trigger.PAUSE, "already paused, so there is nothing to do"),
         (State.RUNNING, Trigger.RESUME, "there is nothing to resume"),
         (State.REVERSING, Trigger.REVERSE, "A reversal is in progress: wait until"),
