@@ -47,6 +47,7 @@ class WarningKind(Enum):
     CHECK_REPEATED = "check repeated"
     INSTANCE_AWAITED = "instance awaited"
     INSTANCE_SILENT = "instance silent"
+    WRONG_INSTANCE = "wrong instance"
     BALANCER_ON = "balancer on"
     DEFINITIONS_CHANGED = "definitions changed"
     MEASUREMENTS_HIDDEN = "measurements hidden"

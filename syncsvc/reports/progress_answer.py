@@ -68,10 +68,9 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
     declared = {} if sync.goal is None else {"desiredState": sync.goal.state.value}
     if record is None:
         permissions = {"canCommit": False, "canWrite": False}
-        warnings = {"warnings": [each.text for each in snapshot.waits]} if snapshot.waits else {}
         unknown = dict.fromkeys(_UNKNOWN)
         known = {"state": sync.state.value, **permissions, "collectionCopy": _NOTHING_COPIED}
-        return {**known, **unknown, **ids, **declared, **warnings}
+        return {**known, **unknown, **ids, **declared, **_warnings(snapshot)}
     failure = record.failure
     return {
         "state": sync.state.value,
@@ -192,10 +191,13 @@ def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
             "collectionsFinished": indexes.collections_finished,
             "collectionsTotal": indexes.collections,
         }
+    return {**shown, **_warnings(snapshot)}
+
+
+def _warnings(snapshot: ProgressSnapshot) -> dict[str, list[str]]:
+    """Return the field `warnings`, also before a start; an empty dict if there are none."""
     warnings = [*snapshot.warnings.values(), *(each.text for each in snapshot.waits)]
-    if warnings:
-        shown["warnings"] = warnings
-    return shown
+    return {"warnings": warnings} if warnings else {}
 
 
 def _spool(spool: SpoolFigures) -> dict[str, Any]:
