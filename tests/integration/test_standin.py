@@ -1,6 +1,6 @@
 """Tests that servers accept the commands that convert definitions to stand-ins and back.
 
-Only deferred indexes (see `standin.deferred_names`) are built again.
+Only deferred indexes (see `deferral.deferred_names`) are built again.
 """
 
 from __future__ import annotations

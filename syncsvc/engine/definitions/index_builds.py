@@ -15,12 +15,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from syncsvc.engine.definitions import standin
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from syncsvc.figures.progress import WarningKind
+from syncsvc.rules import deferral
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.specification import CollectionSpec
 from verifier.runtime.errors import OperationError
@@ -94,11 +94,11 @@ def build_indexes(
 def build_deferred(context: RunContext, stop: StopToken) -> None:
     """Build the indexes that the destination lacks because an earlier version of syncsvc began the sync.
 
-    That version would have built them at the commit (see `standin.earlier_names`), but the verification expects them
+    That version would have built them at the commit (see `deferral.earlier_names`), but the verification expects them
     now. Raises OperationError DefinitionNotApplicable if an index cannot be built and nothing can be withheld.
     """
     for record in context.registry:
-        if standin.earlier_names(record.definition):
+        if deferral.earlier_names(record.definition):
             build_indexes(context, record, stop)
 
 
