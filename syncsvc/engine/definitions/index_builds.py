@@ -62,7 +62,7 @@ def withhold(
                 "The indexes of a collection are withheld from the destination, because it refused a document or an "
                 "index. They are built later, at the latest during the commit. If `reason` is a limit or a fault of "
                 "the destination, remove it before the commit.",
-                extra={"namespace": str(record.namespace), "reason": reason},
+                extra={"namespace": str(record.definition.namespace), "reason": reason},
             )
             warn_of_withheld(context)
         catalog_of(context, stop).reconcile_indexes(record.current_definition)
@@ -156,7 +156,8 @@ def _build_withheld(context: RunContext, build: Callable[[CollectionRecord], boo
 
 def warn_of_withheld(context: RunContext) -> None:
     """Warn of the collections whose indexes are withheld; end the warning if there are none."""
-    names = sorted(str(each.namespace) for each in context.registry if each.withheld)
+    withheld = (each.definition for each in context.registry if each.withheld)
+    names = sorted(str(each.namespace) for each in withheld)
     if not names:
         context.progress.end_warning(WarningKind.INDEXES_WITHHELD)
         return
