@@ -42,13 +42,14 @@ from syncsvc.reports.sync import Sync, Watcher
 from syncsvc.running.admission import can_commit
 from syncsvc.running.beginning import Starts, first_difference, refuse_second
 from syncsvc.running.current import CurrentRun
+from syncsvc.running.membership import warn_outsider
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.find_run import find_run
 from syncsvc.saved.journal import Entry, Journal, Kind, Sender, Site
 from syncsvc.saved.lease import HOME
 from syncsvc.saved.limits import LimitsStore
 from syncsvc.saved.run import PhaseBegin, RunRecord
-from syncsvc.saved.run_documents import load_owner
+from syncsvc.saved.run_documents import load_owner, load_runs
 from syncsvc.saved.run_journal import this_process
 from syncsvc.saved.run_store import new_owner
 from syncsvc.state import Phase, State, Trigger, next_state
@@ -137,7 +138,7 @@ class Service:
                 clusters,
                 self._progress,
                 self.sync,
-                self.keep_journal,
+                self._observe_saved,
                 self._process.tuning,
                 self._stop,
             ).run,
@@ -365,6 +366,24 @@ class Service:
         ):
             runner.keep_journal()
         # The end of a term as active daemon also cancels the save, but must not end the thread of the reporter.
+        self._stop.check()
+
+    def _observe_saved(self) -> None:
+        """Save the journal, and warn if this process has no sync and does not belong to the one that a cluster holds.
+
+        Errors are ignored, because the next call repeats both. Raises `Cancelled` only when the process is stopping.
+        """
+        self.keep_journal()
+        process = self._process
+        with (
+            suppress(PyMongoError, OperationError, Cancelled),
+            impatient(_JOURNAL_PATIENCE, in_total=_JOURNAL_PATIENCE),
+            pymongo.timeout(_JOURNAL_PATIENCE),
+        ):
+            # In other states, this process has a sync, is a standby, or does not know yet whether it has one.
+            names = process.clusters if self.state is State.IDLE else ()
+            held = {name: load_runs(process.metadata(name)) for name in names}
+            warn_outsider(self._progress, self.instance, process.database, held)
         self._stop.check()
 
     def _saved_limits(self) -> LimitsStore | None:

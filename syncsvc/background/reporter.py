@@ -30,7 +30,8 @@ _PATIENCE = 5.0
 class Reporter:
     """Pings the clusters, saves the journal of the sync, and logs its progress while it is active.
 
-    `take` returns a snapshot of the sync. `keep` saves the journal; it is called after each round of pings.
+    `take` returns a snapshot of the sync. `keep` saves the journal and compares the saved state with that of this
+    process; it is called after each round of pings.
     """
 
     def __init__(

@@ -13,6 +13,10 @@ from syncsvc.ctl.text import count, duration, percent, share, size
 # the lag with which the verification reads changes; the second, the lag with which it compares changed documents.
 MAX_LAG_SECONDS = 30
 MAX_RECHECK_LAG_SECONDS = 60
+UNKNOWN_OBSTACLE = (
+    "The daemon is still checking whether a commit is possible. If the check does not end, see the warnings "
+    "(syncctl status) and, if several instances share the sync, the status of each of them."
+)
 APPLYING = "change event application"
 COMPARED = "stream hashing"
 # In this phase, the amount to copy is not known.
@@ -54,10 +58,7 @@ def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     unknown lag is the only reason.
     """
     if not progress["canCommit"]:
-        return [*_why_not(progress)] or [
-            "The daemon is still checking whether a commit is possible. If the check does not end, see the warnings "
-            "(syncctl status) and, if several instances share the sync, the status of each of them."
-        ]
+        return [*_why_not(progress)] or [UNKNOWN_OBSTACLE]
     lag = progress.get("lagTimeSeconds")
     if max_lag is not None and (lag is None or lag > max_lag):
         return [

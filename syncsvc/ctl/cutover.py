@@ -16,6 +16,7 @@ from syncsvc.ctl.following import (
     read_progress,
     to_others,
     watch_sync,
+    why_not_committed,
 )
 from syncsvc.ctl.text import count
 from syncsvc.ctl.tool import Command, Tool, confirm, listed, pass_tool, require_terminal
@@ -51,13 +52,14 @@ def commit(
     if dry_run:
         _judge_commit(tool, answer, progress, max_lag)
         return
+    _refuse_on_standby(progress)
     if wait:
         watching = watch_sync(tool, timeout, answered=True)
         _commit_and_follow(tool, watching, progress, max_lag, yes)
         return
-    _refuse_unless_possible(progress, max_lag)
+    _refuse_unless_possible(tool, progress, max_lag)
     progress = _confirmed(tool, progress, yes)
-    _refuse_unless_possible(progress, max_lag)
+    _refuse_unless_possible(tool, progress, max_lag)
     answer = tool.api.post("commit")
     step = f"{to_others(tool)}wait until applications may write: {tool.name} watch --until canWrite"
     tool.show(answer, "The daemon has accepted the commit.", tool.next(step))
@@ -76,7 +78,7 @@ def _commit_and_follow(
         require_terminal(_YES)
     progress = _await_commit(watching, progress, max_lag)
     if progress["state"] not in _COMMITS:
-        _refuse_unless_possible(progress, max_lag)
+        _refuse_unless_possible(tool, progress, max_lag)
         progress = _confirmed(tool, progress, yes)
         _send_until_accepted(tool, watching, progress, max_lag)
         if others := to_others(tool):
@@ -89,8 +91,17 @@ def _commit_and_follow(
     _await_end(tool, watching)
 
 
-def _refuse_unless_possible(progress: Document, max_lag: float | None) -> None:
-    if missing := obstacles(progress, max_lag):
+def _refuse_on_standby(progress: Document) -> None:
+    """Raise ClientError if a standby would have to send the commit; to follow a commit, it may be asked, too."""
+    if progress.get("role") == "standby" and progress["state"] not in _COMMITS:
+        address = (progress.get("lease") or {}).get("address")
+        where = "" if address is None else f" ({address})"
+        text = f"this daemon is a standby. Send the commit to the active daemon{where}."
+        raise ClientError(Exit.FAILED, "NotActive", text)
+
+
+def _refuse_unless_possible(tool: Tool, progress: Document, max_lag: float | None) -> None:
+    if missing := why_not_committed(tool, progress, max_lag):
         status = Exit.NOT_YET if progress["state"] == "RUNNING" else Exit.FAILED
         raise ClientError(status, "CannotCommit", " ".join(missing))
 
@@ -114,7 +125,7 @@ def _send_until_accepted(
         progress = _await_commit(watching, progress, max_lag)
         if progress["state"] in _COMMITS:
             return
-        _refuse_unless_possible(progress, max_lag)
+        _refuse_unless_possible(tool, progress, max_lag)
         try:
             tool.api.post("commit")
             return
@@ -126,7 +137,7 @@ def _send_until_accepted(
 
 
 def _judge_commit(tool: Tool, answer: Answer, progress: Document, max_lag: float | None) -> None:
-    missing, step = obstacles(progress, max_lag), next_sentence(tool, progress)
+    missing, step = why_not_committed(tool, progress, max_lag), next_sentence(tool, progress)
     if not missing:
         tool.show(answer, Text("A commit is possible now.", "bold green"), tool.next(step))
         return

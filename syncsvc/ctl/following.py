@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from syncsvc.ctl.advice import compared_of, copy_of, is_advised, next_step
+from syncsvc.ctl.advice import (
+    UNKNOWN_OBSTACLE,
+    compared_of,
+    copy_of,
+    is_advised,
+    next_step,
+    obstacles,
+)
 from syncsvc.ctl.client import Answer, ClientError, Document, progress_of
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import sync_facts
@@ -101,6 +108,18 @@ def to_others(tool: Tool, which: str = "every other instance, too") -> str:
     if overview is None or not overview.get("instances"):
         return ""
     return f"send the same command to {which}; then "
+
+
+def why_not_committed(tool: Tool, progress: Document, max_lag: float | None) -> list[str]:
+    """Return the reasons why a commit is not possible now (see `obstacles`); an empty list if it is possible.
+
+    If the progress does not show a reason, return those that the daemon names in its overview, if there are any.
+    """
+    found = obstacles(progress, max_lag)
+    if found != [UNKNOWN_OBSTACLE]:
+        return found
+    overview = _requested_overview(tool) or {}
+    return overview.get("commit", {}).get("reasons") or found
 
 
 def collection_count(tool: Tool) -> int | None:

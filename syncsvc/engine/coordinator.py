@@ -265,7 +265,7 @@ class Coordinator(Phases):
         publish its progress, and run the repairs that users request.
         """
         # Clear `caught_up` of an earlier process, which other instances would mistake for the current value.
-        self._publish_caught_up(False)
+        self._publish(caught_up=False)
         run = self._context.run
         if run.record.state is not State.COMMITTING:
             # An earlier commit may have failed before it could end these warnings. In the state COMMITTING, they may
@@ -284,8 +284,7 @@ class Coordinator(Phases):
                 and self._definitions.unchanged
                 and not self._shard_keys.resharded
             )
-            self._context.progress.set(hindrances=tuple(self._hindrances(application)))
-            self._publish_caught_up(caught_up and ready)
+            self._publish(caught_up and ready, tuple(self._hindrances(application)))
             stop.sleep(POLL)
         self._done("commit saved")
 
@@ -319,8 +318,9 @@ class Coordinator(Phases):
         elif not self._definitions.unchanged and WarningKind.DEFINITIONS_CHANGED not in warnings:
             yield "The definitions on the source have not been compared again since the copy."
 
-    def _publish_caught_up(self, caught_up: bool) -> None:
-        self._context.progress.set(caught_up=caught_up)
+    def _publish(self, caught_up: bool, hindrances: tuple[str, ...] = ()) -> None:
+        """Publish whether the sync has caught up together with the reasons why not, so that no reader sees only one."""
+        self._context.progress.set(caught_up=caught_up, hindrances=hindrances)
         record = self._context.run.record
         if record.instances and record.caught_up != caught_up:
             self._context.run.update(caught_up=caught_up)

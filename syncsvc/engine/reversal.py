@@ -4,7 +4,7 @@ The commit prepares the reversal while users write to neither cluster and both h
 the new destination has the same collections as the new source, under the same names (apart from the renames of
 `namespaceRemap`, which now apply in the other direction), and every later change arrives as a change event, including
 the changes made by the later steps of the commit. Only the definitions of the new destination are not stand-ins yet:
-they are weakened in place, so that only deferred indexes (see `standin.deferred_names`) must be built again.
+they are weakened in place, so that only deferred indexes (see `deferral.deferred_names`) must be built again.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ class WarningKind(Enum):
     CHECK_REPEATED = "check repeated"
     INSTANCE_AWAITED = "instance awaited"
     INSTANCE_SILENT = "instance silent"
+    WRONG_INSTANCE = "wrong instance"
     BALANCER_ON = "balancer on"
     DEFINITIONS_CHANGED = "definitions changed"
     MEASUREMENTS_HIDDEN = "measurements hidden"
@@ -99,7 +100,8 @@ class OtherInstance:
 
     `applied_until` is the cluster time of the source up to which the instance has applied all events, in UNIX seconds;
     None until it is known. `heard_at` is when this process last saw a new heartbeat of the instance, or saw the
-    instance in a state in which it sends no heartbeats, in seconds of the monotonic clock.
+    instance in a state in which it sends no heartbeats, in seconds of the monotonic clock. The numbers of
+    repaired differences are those of all instances, and zeros unless this one coordinates.
     """
 
     name: str
@@ -107,6 +109,8 @@ class OtherInstance:
     phase: Phase
     applied_until: int | None
     heard_at: float
+    repaired_documents: int = 0
+    repaired_definitions: int = 0
 
 
 @dataclass(frozen=True)

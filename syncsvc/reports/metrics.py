@@ -67,8 +67,6 @@ def _failure(sync: Sync) -> Values:
 
 
 def _warnings(sync: Sync) -> Values:
-    if sync.record is None:
-        return {}
     return {(kind.value,): float(kind in sync.snapshot.warnings) for kind in WarningKind}
 
 

@@ -94,8 +94,8 @@ class _Namespace(Strict):
     indexesBuilt = nullable(
         fields.Integer,
         "The number of the collection's indexes that are built on the destination, not counting the index on _id; null "
-        "while the indexes are being created before the copy. During the builds after the copy, only the coordinator "
-        "counts what is built.",
+        "while the indexes are being created before the copy, and on other instances than the coordinator, during the "
+        "builds after the copy.",
     )
     totalIndexes = always(
         fields.Integer, "The number of indexes of the collection, not counting the index on _id."

@@ -99,7 +99,7 @@ def _info(sync: Sync) -> str | None:
 
 def _warnings(sync: Sync) -> dict[str, Mapping[str, str]]:
     """Return the active warnings in the progress, by keys that stay the same while a warning lasts."""
-    active = {} if sync.record is None else sync.snapshot.warnings
-    shown = {each.value: {"kind": each.value, "text": text} for each, text in active.items()}
+    active = sync.snapshot.warnings.items()
+    shown = {each.value: {"kind": each.value, "text": text} for each, text in active}
     waits = {each.what: {"kind": LONG_WAIT, "text": each.text} for each in sync.snapshot.waits}
     return {**shown, **waits}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from syncsvc.figures.progress import Ping, ProgressSnapshot, SpoolFigures
+from syncsvc.figures.progress import OtherInstance, Ping, ProgressSnapshot, SpoolFigures
 from syncsvc.figures.trends import in_words, seconds_to_catch_up
 from syncsvc.metadata import DEFAULT_ID
 from syncsvc.reports.failure import failure_description
@@ -68,10 +68,9 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
     declared = {} if sync.goal is None else {"desiredState": sync.goal.state.value}
     if record is None:
         permissions = {"canCommit": False, "canWrite": False}
-        warnings = {"warnings": [each.text for each in snapshot.waits]} if snapshot.waits else {}
         unknown = dict.fromkeys(_UNKNOWN)
         known = {"state": sync.state.value, **permissions, "collectionCopy": _NOTHING_COPIED}
-        return {**known, **unknown, **ids, **declared, **warnings}
+        return {**known, **unknown, **ids, **declared, **_warnings(snapshot)}
     failure = record.failure
     return {
         "state": sync.state.value,
@@ -171,12 +170,7 @@ def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     if record.options.verification:
         shown["verification"] = _verification(snapshot.check)
-    if record.repair or record.repair_requests:
-        shown["repairs"] = {
-            "inProgress": record.repairs_now,
-            "documents": record.repaired_documents,
-            "definitions": record.repaired_definitions,
-        }
+    shown.update(_repairs(record, snapshot))
     shown.update(copied_report(record))
     shown.update(oplog_shown(record, snapshot))
     if snapshot.spool is not None:
@@ -192,10 +186,30 @@ def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
             "collectionsFinished": indexes.collections_finished,
             "collectionsTotal": indexes.collections,
         }
+    return {**shown, **_warnings(snapshot)}
+
+
+def _warnings(snapshot: ProgressSnapshot) -> dict[str, list[str]]:
+    """Return the field `warnings`, also before a start; an empty dict if there are none."""
     warnings = [*snapshot.warnings.values(), *(each.text for each in snapshot.waits)]
-    if warnings:
-        shown["warnings"] = warnings
-    return shown
+    return {"warnings": warnings} if warnings else {}
+
+
+def _repairs(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, Any]:
+    """Return the field `repairs`, with the figures of the coordinator, who counts the repairs of all instances.
+
+    Return an empty dict before the first repair, and while the figures of the coordinator are unknown.
+    """
+    named: dict[str, RunRecord | OtherInstance] = {each.name: each for each in snapshot.others}
+    coordinator = {**named, record.instance: record}.get(record.coordinator)
+    if coordinator is None or not (record.repair or record.repair_requests):
+        return {}
+    counted = {
+        "inProgress": record.repairs_now,
+        "documents": coordinator.repaired_documents,
+        "definitions": coordinator.repaired_definitions,
+    }
+    return {"repairs": counted}
 
 
 def _spool(record: RunRecord, spool: SpoolFigures) -> dict[str, Any]:

@@ -261,8 +261,8 @@ class Progress(Strict):
     indexBuilding = sometimes(
         fields.Nested,
         "The progress of the index builds after the copy; only during these builds and change event application, and "
-        "only if buildIndexes delays the builds until after the copy. During the builds, only the coordinator counts "
-        "what is built.",
+        "only if buildIndexes delays the builds until after the copy. During the builds, only the coordinator shows "
+        "this. Indexes that only the commit can build are not counted.",
         _IndexBuilding,
     )
     verification = sometimes(
@@ -273,8 +273,8 @@ class Progress(Strict):
     )
     repairs = sometimes(
         fields.Nested,
-        "The repairs of differences between the clusters; absent before the first repair. Only the coordinator counts "
-        "the repaired differences.",
+        "The repairs of differences between the clusters, by all instances; absent before the first repair, and on "
+        "an instance that does not know the coordinator's figures yet.",
         _Repairs,
     )
     usersAndRoles = sometimes(

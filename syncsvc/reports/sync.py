@@ -9,6 +9,7 @@ from syncsvc.desired import Goal
 from syncsvc.figures.collections import CollectionFigures
 from syncsvc.figures.progress import CopiedAmount, Ping, ProgressSnapshot
 from syncsvc.reports.standing import Standing
+from syncsvc.rules.deferral import deferred_names
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State
@@ -53,7 +54,7 @@ class Indexes:
     """The progress of the index builds after the copy.
 
     `built` and `total` are numbers of indexes; `collections_finished` and `collections` are numbers of collections.
-    Indexes on `_id`, and collections that have only this index, are not counted.
+    Indexes on `_id`, indexes that only the commit can build, and collections without other indexes are not counted.
     """
 
     built: int
@@ -145,32 +146,43 @@ def ping_of(record: RunRecord, snapshot: ProgressSnapshot, source: bool) -> Ping
 def indexes_built(sync: Sync, collection: CollectionRecord) -> int | None:
     """Return the number of indexes of the collection that are built on the destination, except the index on `_id`.
 
-    Indexes that only the commit can build count as built. Return 0 while the indexes are withheld, and None while they
-    are being created before the copy. During the index builds after the copy, only those count that this process built.
+    Return 0 while the indexes are withheld. Return None while they are being created before the copy and, on a
+    follower, during the index builds after the copy: only the coordinator knows which ones it has built.
     """
-    assert sync.record is not None
+    record = sync.record
+    assert record is not None
     if collection.withheld:
         return 0
-    total = len(collection.definition.indexes)
-    if not sync.record.options.build_indexes.after_copy:
-        return None if sync.record.phase is Phase.INITIALIZING else total
-    if sync.record.phase is Phase.INDEXING:
-        return total if sync.figures_of(collection).indexed else 0
-    return total if sync.record.phase.copied else 0
+    if record.phase is Phase.DONE:
+        return len(collection.definition.indexes)
+    built = _before_commit(collection)
+    if not record.options.build_indexes.after_copy:
+        return None if record.phase is Phase.INITIALIZING else built
+    if record.phase is Phase.INDEXING:
+        done = built if sync.figures_of(collection).indexed else 0
+        return done if record.coordinates else None
+    return built if record.phase.copied else 0
+
+
+def _before_commit(collection: CollectionRecord) -> int:
+    """Return the number of indexes that are built before the commit; the others are deferred until then."""
+    return len(collection.definition.indexes) - len(deferred_names(collection.definition))
 
 
 def index_building(sync: Sync) -> Indexes | None:
-    """Return the progress of the index builds after the copy.
+    """Return the progress of the index builds after the copy. Indexes that only the commit can build are not counted.
 
-    Return None if the sync builds no indexes after the copy, and in all phases except INDEXING and APPLYING.
+    Return None if the sync builds no indexes after the copy, in all phases except INDEXING and APPLYING, and on a
+    follower also in INDEXING.
     """
     record = sync.record
     if record is None or not record.options.build_indexes.after_copy:
         return None
-    if record.phase not in (Phase.INDEXING, Phase.APPLYING):
+    phases = (Phase.INDEXING, Phase.APPLYING) if record.coordinates else (Phase.APPLYING,)
+    if record.phase not in phases:
         return None
-    indexed = [each for each in sync.collections if each.definition.indexes]
-    totals = [len(each.definition.indexes) for each in indexed]
+    indexed = [each for each in sync.collections if _before_commit(each)]
+    totals = [*map(_before_commit, indexed)]
     built = [indexes_built(sync, each) or 0 for each in indexed]
     finished = sum(done == total for done, total in zip(built, totals, strict=True))
     return Indexes(sum(built), sum(totals), finished, len(indexed))

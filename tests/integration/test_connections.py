@@ -32,6 +32,7 @@ from tests.support.verifier import Verifier
 from verifier.cluster.cluster import open_cluster
 from verifier.cluster.connect import INVALID_URI, check_uri
 from verifier.cluster.facts import gather
+from verifier.cluster.failures import CLUSTER_UNREACHABLE
 from verifier.runtime.errors import OperationError
 
 DOCUMENTS = 500
@@ -100,6 +101,20 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
 
 def _of_admin(roles: tuple[str, ...]) -> list[dict[str, str]]:
     return [{"role": each, "db": "admin"} for each in roles]
+
+
+def test_a_wrong_tls_option_is_named(secured: Secured, pair: Pair) -> None:
+    soon = "serverSelectionTimeoutMS=2000"
+    host = secured.uris[0].partition("?")[0]
+    plain = f"{host}?replicaSet=source&{soon}"
+    for uri, hint in (
+        (plain, "add tls=true"),
+        (f"{pair.source.uri}&tls=true&{soon}", "remove tls=true"),
+    ):
+        with pytest.raises(OperationError) as raised:
+            open_cluster("source", uri, "test")
+        assert raised.value.kind is CLUSTER_UNREACHABLE
+        assert raised.value.description.endswith(f"{hint}.")
 
 
 def test_x509(secured: Secured, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.integration.test_embedded_verifier import mismatches
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.fleet import Fleet, kill_at_each
+from tests.support.metrics import scrape
 from tests.support.pages import commands, paste
 from tests.support.pair import TO_SHARDED, Pair, across
 from tests.support.waiting import wait_for
@@ -431,3 +433,19 @@ def test_indexes_that_only_a_follower_withholds_do_not_differ(pair: Pair, fleet:
         assert {*each.index_information()} == {"_id_"}
     fleet.commit()
     pair.assert_equal()
+
+
+def test_a_process_with_a_wrong_id_warns_before_a_start(
+    pair: Pair, fleet: Fleet, tmp_path: Path
+) -> None:
+    fleet.coordinator.start()
+    (tmp_path / "stray").mkdir()
+    uris = pair.source.uri, pair.destination.uri
+    with Daemon(*uris, tmp_path / "stray", "--id", "c").running() as stray:
+        text = stray.wait_for_warning("a (RUNNING), b (not started)")
+        assert "cluster1 holds the sync of the instances" in text and "its --id is c" in text
+        assert stray.overview()["warnings"][0]["text"] == text
+        assert scrape(stray)["mongosync_warning"]["wrong instance",] == 1.0
+        assert not fleet.follower.warnings()
+        assert fleet.coordinator.post("reset", {"confirm": "cluster1"}).ok
+        stray.wait_without_warning()

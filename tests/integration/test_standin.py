@@ -1,6 +1,6 @@
 """Tests that servers accept the commands that convert definitions to stand-ins and back.
 
-Only deferred indexes (see `standin.deferred_names`) are built again. A snapshot of all definitions must equal the
+Only deferred indexes (see `deferral.deferred_names`) are built again. A snapshot of all definitions must equal the
 definitions that are read one by one.
 """
 

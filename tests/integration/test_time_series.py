@@ -14,6 +14,7 @@ from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.behaviours import time_series
 from tests.support.daemon import Daemon, prepared
+from tests.support.failpoints import APPLICATION, failing
 from tests.support.forged import report_out, uuid_of
 from tests.support.pair import Pair, across_topologies
 from tests.support.phases import When, writes_in
@@ -207,3 +208,16 @@ def test_hidden_measurements_of_the_sync_are_named_by_the_commit(
     assert warning.startswith(
         f"The source has buckets of d.{name}, but no time-series collection of such a name"
     )
+
+
+def test_withheld_indexes_of_a_time_series_are_named_as_users_know_it(
+    pair: Pair, daemon: Daemon
+) -> None:
+    writes.time_series(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    refusal = {"failCommands": ["createIndexes"], "errorCode": 67, "appName": APPLICATION}
+    with failing(pair.destination.client, refusal):
+        pair.source.client.d.series.create_index([("place", -1)])
+        daemon.wait_for_warning("The indexes of d.series are withheld")
+    assert '"namespace":"d.series"' in daemon.log.replace(": ", ":")

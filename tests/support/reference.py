@@ -147,23 +147,34 @@ def _threads() -> str:
 
     The architecture page explains how the numbers are composed.
     """
-    process = 5 + REQUEST_THREADS
-    sync = process + 4
-    rows = [
-        (
-            level,
-            reach,
-            sync + 1 + load.readers + load.writers,
-            sync + 5 + load.lanes + 2 + 2 * load.comparers,
-        )
-        for level, reach, load in _loads()
-    ]
+    rows = [(level, reach, *_numbers_of_threads(load)) for level, reach, load in _loads()]
     heads = (
         "load level",
         "round-trip time",
         "collection copy",
         "change event application, with verification",
     )
+    return tabulate(rows, heads, tablefmt="rst") + "\n"
+
+
+def _numbers_of_threads(load: LoadLevel) -> tuple[int, int]:
+    """Return the numbers of threads of the process during the copy, and while change events are applied."""
+    process = 5 + REQUEST_THREADS
+    sync = process + 4
+    return sync + 1 + load.readers + load.writers, sync + 5 + load.lanes + 2 + 2 * load.comparers
+
+
+def _connections() -> str:
+    """Render the number of connections that a sync uses to one server, by load level.
+
+    Each thread uses at most one at a time. The main thread, the warnings of long waits and most requests use none, and
+    the driver uses two more to monitor the server.
+    """
+    rows = [
+        (level, reach, max(_numbers_of_threads(load)) - 2 - REQUEST_THREADS + 2)
+        for level, reach, load in _loads()
+    ]
+    heads = ("load level", "round-trip time", "connections to one server")
     return tabulate(rows, heads, tablefmt="rst") + "\n"
 
 
@@ -368,6 +379,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "syncctl-commands": commands.commands_as_rst,
     "syncctl-exits": commands.exits_as_rst,
     "syncctl-options": commands.options_as_rst,
+    "connections": _connections,
     "threads": _threads,
     "custom-roles": custom_roles.of_sync_as_rst,
     "custom-roles-verifier": custom_roles.of_verifier_as_rst,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pymongo.errors import PyMongoError
 
 from verifier.cluster import failures
-from verifier.cluster.connect import Client, connect
+from verifier.cluster.connect import Client, connect, tls_hint
 from verifier.cluster.facts import ClusterFacts, Topology, gather
 from verifier.cluster.features import DOCUMENTS, REPORTING_DDL, ClusterRole
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError, Violation
@@ -66,10 +66,7 @@ def open_cluster(name: str, uri: str, application: str) -> Cluster:
     """
     try:
         client = connect(uri, application, name)
-        facts = gather(client)
-    except PyMongoError as error:
-        kind = failures.named_kind(error) or INTERNAL_ERROR
-        raise OperationError(kind, f"{name}: {failures.text_of(error)}.") from error
+        facts = _gathered(client)
     except OperationError as error:
         raise OperationError(error.kind, f"{name}: {error.description}") from error
     if facts.topology is Topology.STANDALONE:
@@ -85,6 +82,16 @@ def open_cluster(name: str, uri: str, application: str) -> Cluster:
         },
     )
     return Cluster(name, client, facts)
+
+
+def _gathered(client: Client) -> ClusterFacts:
+    """Read the facts of a cluster through a new client. Raises OperationError in place of the driver's errors."""
+    try:
+        return gather(client)
+    except PyMongoError as error:
+        kind = failures.named_kind(error) or INTERNAL_ERROR
+        text = f"{failures.text_of(error)}.{tls_hint(client, error)}"
+        raise OperationError(kind, text) from error
 
 
 def refreshed(cluster: Cluster) -> Cluster:

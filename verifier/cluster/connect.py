@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -57,12 +59,16 @@ _LEAST_POOL = 10
 # Timeouts that would make calls fail although the servers answer: on a long call, or while other threads use all
 # connections.
 _REFUSED = ("socketTimeoutMS", "timeoutMS", "waitQueueTimeoutMS")
+# The options that may be repeated, in lower case.
+_LISTS = ("readpreferencetags",)
 _TLS_FILES = ("tlsCertificateKeyFile", "tlsCAFile", "tlsCRLFile")
 _TLS_PASSWORD = "tlsCertificateKeyFilePassword"
 
 
-def _violations(options: Mapping[str, Any], compressors: Sequence[str]) -> list[str]:
-    violations = []
+def _violations(
+    options: Mapping[str, Any], compressors: Sequence[str], repeated: Sequence[str]
+) -> list[str]:
+    violations = [f"Invalid URI option, {name} must be given only once" for name in repeated]
     if options.get("readConcernLevel", "majority") != "majority":
         violations.append("Invalid URI option, read concern must be majority")
     if options.get("w", "majority") != "majority":
@@ -97,6 +103,15 @@ def _compressors(query: str) -> list[str]:
     return [each for each in str(given.get("compressors", "")).split(",") if each]
 
 
+def _repeated(query: str) -> list[str]:
+    """Return the options, in lower case, that a connection string contains more than once, although it must not.
+
+    `query` is the part of the string with the options. The driver only warns of them, and uses the last value.
+    """
+    names = Counter(each.partition("=")[0].lower() for each in re.split("[&;]", query))
+    return [each for each, times in names.items() if times > 1 and each not in _LISTS]
+
+
 def _missing_extras(
     options: Mapping[str, Any], compressors: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
@@ -127,14 +142,15 @@ def check_uri(uri: str) -> dict[str, Any]:
             # The driver warns of compressors that are not installed, which are refused below.
             warnings.simplefilter("ignore")
             parsed = parse_uri(uri, validate=True, warn=False, normalize=True)
-            compressors = _compressors(uri.partition("?")[2])
+            query = uri.partition("?")[2]
+            compressors = _compressors(query)
     except _DRIVER_ERRORS as error:
         raise _refusal(uri, error) from error
     if "@" in (parsed["database"] or ""):
         # The driver mistakes a slash in a password for the end of the host.
         raise _refusal(uri, InvalidURI())
     options = {**parsed["options"]}
-    violations = _violations(options, compressors)
+    violations = _violations(options, compressors, _repeated(query))
     if violations:
         raise OperationError(INVALID_URI, "; ".join(violations) + ".")
     missing = [*_missing_extras(options, compressors)]
@@ -182,6 +198,20 @@ def connect(
         )
     except _DRIVER_ERRORS as error:
         raise _refusal(uri, error) from error
+
+
+def tls_hint(client: Client, error: PyMongoError) -> str:
+    """Return a sentence to append to the text of a failed connection; empty unless TLS may be the cause.
+
+    A server that does not use TLS closes a connection during the handshake, and a server that requires TLS closes
+    one without it.
+    """
+    if client.options.pool_options._ssl_context is not None:
+        if "SSL handshake failed" in str(error):
+            return " The connection string requires TLS: if the servers do not use it, remove tls=true."
+    elif "connection closed" in str(error):
+        return " The connection string does not use TLS: if the servers require it, add tls=true."
+    return ""
 
 
 def tls_files(uri: str) -> list[str]:

@@ -26,6 +26,7 @@ from werkzeug.exceptions import (
 )
 
 from verifier.runtime import strict_json
+from verifier.runtime.channel import MALFORMED_BODY, Channel, error_body
 from verifier.runtime.commands import MOST_WAITING
 from verifier.runtime.connections import (
     CLEANUP_INTERVAL,
@@ -50,13 +51,6 @@ MOST_READERS = 4
 REQUEST_THREADS = MOST_READERS + MOST_WAITING + 6
 # Poll interval for a stop request, in seconds.
 _POLL = 0.2
-
-MALFORMED_BODY = ErrorKind(
-    "MalformedBody",
-    400,
-    "The request body is not a JSON object in UTF-8, or an object in it has a repeated field.",
-    "Send one JSON object in UTF-8, for example {}, without repeated fields.",
-)
 
 BODY_TOO_LARGE = ErrorKind(
     "RequestEntityTooLarge",
@@ -107,6 +101,12 @@ def json_body(read: Callable[[str], Any] = strict_json.read) -> dict[str, Any]:
     if request.args:
         given = "; ".join(f"{name}: Must be in the body, not in the URL" for name in request.args)
         raise OperationError(INVALID_REQUEST, f"{given}.")
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        raise OperationError(
+            MALFORMED_BODY,
+            f"The header Content-Encoding must not be {encoding}: send the body uncompressed.",
+        )
     data = request.get_data()
     if not data.strip():
         return {}
@@ -125,10 +125,6 @@ def parameters() -> dict[str, Any]:
     """Return the query parameters of the request. A repeated parameter becomes a list, which every schema rejects."""
     given = request.args.lists()
     return {name: values[0] if len(values) == 1 else values for name, values in given}
-
-
-def error_body(name: str, description: str) -> dict[str, Any]:
-    return {"success": False, "error": name, "errorDescription": description}
 
 
 def tagged(answer: dict[str, Any]) -> Response:
@@ -294,10 +290,10 @@ class HttpServer:
         except (OSError, ValueError) as error:
             description = f"The API cannot listen on {address}, port {port}: {error}."
             raise OperationError(ADDRESS_NOT_AVAILABLE, description) from error
-        if certificate is not None:
-            for listener in self._sockets.values():
-                if isinstance(listener, BaseWSGIServer):
-                    listener.channel_class = cast(Any, certificate.connect)
+        accept = Channel if certificate is None else certificate.connect
+        for listener in self._sockets.values():
+            if isinstance(listener, BaseWSGIServer):
+                listener.channel_class = cast(Any, accept)
 
     def serve(
         self,

@@ -36,7 +36,10 @@ AUDIT_LOGGER = "audit"
 
 _log = logging.getLogger(__name__)
 
-_UNWRITABLE = "The process continues, but lines are missing in the file: free space on its disk, or correct its folder."
+_UNWRITABLE = (
+    "The process continues, but lines may be missing in the file: "
+    "free space on its disk, or correct its folder."
+)
 
 # A new process continues a log file that is smaller than this, in bytes.
 _SMALL = 1_000_000

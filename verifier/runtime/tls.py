@@ -15,8 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from waitress.channel import HTTPChannel
-
+from verifier.runtime.channel import Channel
 from verifier.runtime.errors import ErrorKind, OperationError
 from verifier.runtime.files import version, why_not_private
 
@@ -100,7 +99,7 @@ def _invalid(description: str) -> OperationError:
     return OperationError(INVALID_CERTIFICATE, description)
 
 
-class TlsChannel(HTTPChannel):
+class TlsChannel(Channel):
     """A connection of waitress over TLS."""
 
     def __init__(self, server: Any, secured: ssl.SSLSocket, *options: Any, **more: Any) -> None:

@@ -360,7 +360,7 @@ class Catalog:
         """Relax a collection's options and indexes for the time until the commit, without rebuilding any index.
 
         Afterwards, unique indexes accept duplicates, and documents do not expire. Deferred indexes (see
-        `standin.deferred_names`) are dropped. `definition` is the collection's current definition on the destination.
+        `deferral.deferred_names`) are dropped. `definition` is the collection's current definition on the destination.
         """
         for command in standin.weakenings(definition):
             self._run(definition.namespace, command)
@@ -369,7 +369,7 @@ class Catalog:
         """Restore a collection's original options and indexes, except uniqueness and the expiration of documents.
 
         Must be called before users may write. Afterwards, the server refuses new duplicates in indexes that will be
-        unique. Deferred indexes (see `standin.deferred_names`) are not built yet.
+        unique. Deferred indexes (see `deferral.deferred_names`) are not built yet.
         """
         for command in standin.preparations(definition):
             if self._run(definition.namespace, command, failures.INDEX_NOT_FOUND) is None:

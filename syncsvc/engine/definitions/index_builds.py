@@ -15,12 +15,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from syncsvc.engine.definitions import standin
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from syncsvc.figures.progress import WarningKind
+from syncsvc.rules import deferral
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.specification import CollectionSpec
 from verifier.runtime.errors import OperationError
@@ -62,7 +62,7 @@ def withhold(
                 "The indexes of a collection are withheld from the destination, because it refused a document or an "
                 "index. They are built later, at the latest during the commit. If `reason` is a limit or a fault of "
                 "the destination, remove it before the commit.",
-                extra={"namespace": str(record.namespace), "reason": reason},
+                extra={"namespace": str(record.definition.namespace), "reason": reason},
             )
             warn_of_withheld(context)
         catalog_of(context, stop).reconcile_indexes(record.current_definition)
@@ -94,11 +94,11 @@ def build_indexes(
 def build_deferred(context: RunContext, stop: StopToken) -> None:
     """Build the indexes that the destination lacks because an earlier version of syncsvc began the sync.
 
-    That version would have built them at the commit (see `standin.earlier_names`), but the verification expects them
+    That version would have built them at the commit (see `deferral.earlier_names`), but the verification expects them
     now. Raises OperationError DefinitionNotApplicable if an index cannot be built and nothing can be withheld.
     """
     for record in context.registry:
-        if standin.earlier_names(record.definition):
+        if deferral.earlier_names(record.definition):
             build_indexes(context, record, stop)
 
 
@@ -156,7 +156,8 @@ def _build_withheld(context: RunContext, build: Callable[[CollectionRecord], boo
 
 def warn_of_withheld(context: RunContext) -> None:
     """Warn of the collections whose indexes are withheld; end the warning if there are none."""
-    names = sorted(str(each.namespace) for each in context.registry if each.withheld)
+    withheld = (each.definition for each in context.registry if each.withheld)
+    names = sorted(str(each.namespace) for each in withheld)
     if not names:
         context.progress.end_warning(WarningKind.INDEXES_WITHHELD)
         return

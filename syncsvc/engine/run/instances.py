@@ -142,7 +142,15 @@ class Instances:
     def _shown(self, other: RunRecord) -> OtherInstance:
         applied = None if other.position is None else other.position.time.time
         _, heard_at = self._beats[other.instance]
-        return OtherInstance(other.instance, other.state, other.phase, applied, heard_at)
+        return OtherInstance(
+            other.instance,
+            other.state,
+            other.phase,
+            applied,
+            heard_at,
+            other.repaired_documents,
+            other.repaired_definitions,
+        )
 
     def _warn_of_commands(self, others: Iterable[RunRecord]) -> None:
         own = self._run.record

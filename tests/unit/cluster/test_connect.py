@@ -46,6 +46,7 @@ def connect_to(uri: str) -> None:
         "mongodb://host/?loadBalanced=false",
         "mongodb://host/?maxPoolSize=10",
         "mongodb://host/?maxPoolSize=0",
+        "mongodb://host/?readPreferenceTags=a:b&readPreferenceTags=c:d",
     ],
 )
 def test_a_usable_string_passes(uri: str) -> None:
@@ -67,6 +68,8 @@ CONCERNS = [
     ("maxPoolSize=1", "maxPoolSize must be at least 10, or 0 for no limit"),
     ("maxpoolsize=9", "maxPoolSize must be at least 10, or 0 for no limit"),
     ("loadBalanced=true", "loadBalanced must be false"),
+    ("w=majority&w=majority", "w must be given only once"),
+    ("tls=true;TLS=true", "tls must be given only once"),
 ]
 
 

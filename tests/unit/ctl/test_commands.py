@@ -44,7 +44,7 @@ from tests.unit.ctl.progress import (
     WRITABLE,
     answer,
 )
-from verifier.runtime.httpd import error_body
+from verifier.runtime.channel import error_body
 
 SUCCESS = {"success": True}
 ESTIMATES = {

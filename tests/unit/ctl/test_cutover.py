@@ -69,6 +69,34 @@ def test_a_takeover_before_the_commit_does_not_end_the_wait(api: StubApi, run: R
     assert (done.exit_code, api.bodies("commit")) == (Exit.OK, [{}]), done.output
 
 
+@pytest.mark.parametrize("wait", [[], ["--wait", "--timeout", "5"]])
+def test_a_commit_at_a_standby_names_the_active_daemon(
+    api: StubApi, run: Run, wait: list[str]
+) -> None:
+    lease = {"host": "other", "address": "other:27182"}
+    api.answer("progress", answer({**COPYING, "role": "standby", "lease": lease}))
+    done = run("commit", "--yes", *wait)
+    assert (done.exit_code, api.bodies("commit")) == (Exit.FAILED, []), done.output
+    assert "NotActive: this daemon is a standby." in " ".join(done.stderr.split())
+    assert "other:27182" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--yes"], ["--dry-run"]])
+def test_a_commit_names_the_reason_that_only_the_overview_shows(
+    api: StubApi, run: Run, arguments: list[str]
+) -> None:
+    reason = (
+        "The indexes that were withheld from the destination during the copy are not built yet."
+    )
+    api.answer("progress", answer({**COMMITTABLE, "canCommit": False}))
+    step = {"text": "Wait.", "command": None, "body": None}
+    commit = {"possible": False, "reasons": [reason]}
+    api.answer("overview", {"overview": {"commit": commit, "next": step}, **SUCCESS})
+    done = run("commit", *arguments)
+    assert done.exit_code == Exit.NOT_YET
+    assert reason in " ".join(done.output.split()), done.output
+
+
 @pytest.mark.parametrize("arguments", [[], ["--until", "canCommit"]])
 def test_a_takeover_does_not_end_a_watch(api: StubApi, run: Run, arguments: list[str]) -> None:
     steps = [COPYING, SUPERSEDED, COMMITTED if not arguments else COMMITTABLE]

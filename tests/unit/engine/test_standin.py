@@ -17,7 +17,6 @@ from syncsvc.engine.definitions.standin import (
     conversions,
     creatable,
     deferred_indexes,
-    deferred_names,
     earlier_indexes,
     expirations,
     is_modifiable,
@@ -27,6 +26,7 @@ from syncsvc.engine.definitions.standin import (
     stand_in,
     weakenings,
 )
+from syncsvc.rules.deferral import deferred_names
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
 

@@ -83,6 +83,7 @@ def test_metrics_without_a_sync(state: State) -> None:
         "mongosync_can_write": {(): 0},
         "mongosync_long_waits": {(): 0},
         "mongosync_longest_wait_seconds": {(): 0},
+        "mongosync_warning": {(each.value,): 0 for each in WarningKind},
     }
 
 
@@ -112,7 +113,7 @@ def test_without_a_sync_only_these_metrics_are_shown() -> None:
     )
     assert shown(None, snapshot).keys() == {
         *("mongosync_state", "mongosync_can_commit", "mongosync_can_write"),
-        *("mongosync_long_waits", "mongosync_longest_wait_seconds"),
+        *("mongosync_long_waits", "mongosync_longest_wait_seconds", "mongosync_warning"),
     }
 
 

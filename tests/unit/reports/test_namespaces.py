@@ -143,6 +143,13 @@ def test_how_many_indexes_are_built(
     assert shown(withheld, record, figures=figures)["indexesBuilt"] == 0
 
 
+@pytest.mark.parametrize("phase, built", [(Phase.COPYING, 1), (Phase.APPLYING, 1), (Phase.DONE, 2)])
+def test_an_index_that_only_the_commit_can_build_counts_after_it(phase: Phase, built: int) -> None:
+    unique = {**INDEX, "name": "unique", "unique": True}
+    record = run_record(phase=phase)
+    assert shown(collection_record({}, INDEX, unique), record)["indexesBuilt"] == built
+
+
 @pytest.mark.parametrize(
     "namespaces, mismatches, verification",
     [

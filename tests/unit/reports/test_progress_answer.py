@@ -9,7 +9,13 @@ import pytest
 from bson import Timestamp
 
 from syncsvc.figures.collections import CollectionFigures
-from syncsvc.figures.progress import Ping, ProgressSnapshot, SpoolFigures, WarningKind
+from syncsvc.figures.progress import (
+    OtherInstance,
+    Ping,
+    ProgressSnapshot,
+    SpoolFigures,
+    WarningKind,
+)
 from syncsvc.figures.trends import Lag
 from syncsvc.options import BuildIndexes, StartOptions, UsersAndRoles
 from syncsvc.principals.comparison import PrincipalCounts
@@ -366,6 +372,28 @@ def test_withheld_indexes_are_not_built() -> None:
     withheld = (replace(COLLECTIONS[0], withheld=True), *COLLECTIONS[1:])
     found = report(run_record(options=AFTER, phase=Phase.APPLYING), collections=withheld)
     assert list(found["indexBuilding"].values()) == [1, 3, 1, 2]
+
+
+def test_indexes_that_only_the_commit_can_build_are_not_counted() -> None:
+    unique = {"name": "unique", "key": {"n": 1}, "unique": True}
+    plain = {"name": "plain", "key": {"n": 1}, "partialFilterExpression": {"n": 1}}
+    twin = {"name": "twin", "key": {"n": 1}}
+    deferred = (collection_record({}, unique, plain, twin, status=CopyStatus.DONE),)
+    found = report(run_record(options=AFTER, phase=Phase.APPLYING), collections=deferred)
+    assert list(found["indexBuilding"].values()) == [2, 2, 1, 1]
+
+
+def test_only_the_coordinator_shows_the_index_builds() -> None:
+    follower = run_record(options=AFTER, phase=Phase.INDEXING, instances=("a", "coordinator"))
+    assert "indexBuilding" not in report(follower, collections=COLLECTIONS)
+
+
+def test_a_follower_shows_the_repairs_that_the_coordinator_counts() -> None:
+    follower = run_record(repair=1, repaired=1, instances=("a", "coordinator"))
+    assert "repairs" not in report(follower)
+    other = OtherInstance("a", State.RUNNING, Phase.APPLYING, None, 0.0, 5, 2)
+    shown = report(follower, ProgressSnapshot(others=(other,)))["repairs"]
+    assert shown == {"inProgress": False, "documents": 5, "definitions": 2}
 
 
 def test_a_sync_without_verification_shows_none() -> None:

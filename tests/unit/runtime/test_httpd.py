@@ -5,6 +5,7 @@ Also tests streamed answers, the address on which the server listens, and that t
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 import socket
@@ -116,6 +117,24 @@ def test_any_bytes_are_an_object_or_a_malformed_body(client: FlaskClient, data: 
         assert isinstance(json.loads(answer.data)["body"], dict)
     else:
         assert_error(answer, 400, "MalformedBody")
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1" + "0" * 400, "1" + "0" * 5000])
+@pytest.mark.parametrize("body", ['{"a": {"n": NUMBER}}', '{"n": [1, [NUMBER]]}'])
+def test_a_number_that_is_too_large_is_refused_with_its_field(
+    client: FlaskClient, number: str, body: str
+) -> None:
+    text = assert_error(
+        client.post("/body", data=body.replace("NUMBER", number)), 400, "MalformedBody"
+    )
+    assert 'the field "n" has a number that is too large' in text
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", gzip.compress(b"{}")])
+def test_a_compressed_body_is_refused_with_its_header(client: FlaskClient, data: bytes) -> None:
+    answer = client.post("/body", data=data, headers={"Content-Encoding": "gzip"})
+    assert "Content-Encoding must not be gzip" in assert_error(answer, 400, "MalformedBody")
+    assert client.post("/body", headers={"Content-Encoding": "identity"}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -248,3 +267,36 @@ def test_waiting_requests_are_notified_of_sigterm() -> None:
             answer = connection.makefile("rb").read()
         process.wait()
     assert b'{"waited":true}' in answer
+
+
+POST = b"POST /body HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+UNREADABLE = [
+    (CHUNKED + b"zz\r\n{}\r\n0\r\n\r\n", 400, "MalformedBody", "Transfer-Encoding: chunked"),
+    (CHUNKED + b"2\r\n{}xx\r\n0\r\n\r\n", 400, "MalformedBody", "Transfer-Encoding: chunked"),
+    (POST + b"Content-Length: abc\r\n\r\n", 400, "BadRequest", "Content-Length"),
+    (POST + b"Transfer-Encoding: x\r\n\r\n", 501, "NotImplemented", "Transfer-Encoding"),
+    (b"NONSENSE\r\n\r\n", 400, "BadRequest", "Start line"),
+]
+
+
+def test_a_request_that_is_not_valid_http_gets_an_error_of_the_same_shape() -> None:
+    command = [sys.executable, "-c", SERVER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        answers = [answer_to(request, port) for request, *_ in UNREADABLE]
+        process.terminate()
+    for (head, body), (_, status, name, text) in zip(answers, UNREADABLE, strict=True):
+        assert int(head.split()[1]) == status and b"Content-Type: application/json" in head
+        shown = json.loads(body)
+        assert (shown["success"], shown["error"]) == (False, name)
+        assert text in shown["errorDescription"]
+
+
+def answer_to(request: bytes, port: int) -> tuple[bytes, bytes]:
+    """Send the bytes of a request to a server on this machine; return the head and the body of the answer."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(request)
+        head, _, body = connection.makefile("rb").read().partition(b"\r\n\r\n")
+    return head, body
