@@ -40,7 +40,7 @@ class Exit(IntEnum):
         "The called process requires a token, the token does not permit the request, or the process does not accept "
         "the host name in the URL.",
     )
-    INTERRUPTED = 130, "Interrupted by Ctrl-C. The called process continues."
+    INTERRUPTED = 130, "Interrupted by Ctrl-C. What the daemon or the verifier has begun goes on."
 
     def __new__(cls, value: int, meaning: str) -> Exit:
         member = int.__new__(cls, value)

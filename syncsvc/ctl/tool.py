@@ -239,7 +239,7 @@ class Command(click.Command):
                 raise
             tool.fail(found)
         except KeyboardInterrupt:
-            tool.errors.print("Interrupted. The called process continues.")
+            tool.errors.print("Interrupted. What the daemon or the verifier has begun goes on.")
             context.exit(Exit.INTERRUPTED)
 
 

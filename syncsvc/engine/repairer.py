@@ -3,8 +3,8 @@
 A round is saved in three steps: the list of its differences, its number in the run record, and its completion. In each
 instance, the thread that passes change events to the lanes applies the round (`syncsvc.engine.events.repair_work`):
 documents are read again through the lanes, so their writes stay in order with those of the events. After a kill, the
-next process repeats the interrupted step. This is safe: a repair sets documents to their current state on the source,
-and definitions to the saved ones; later events are applied after the repair.
+next process repeats the interrupted step. This is safe: a repair sets documents and views to their current state on the
+source, and the definitions of collections to the saved ones; later events are applied after the repair.
 """
 
 from __future__ import annotations

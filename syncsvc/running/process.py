@@ -36,10 +36,11 @@ class ProcessContext:
         return self.clusters[name].client[self.database]
 
     def saver(self, name: str) -> FencedWriter:
-        """Return a writer for the run record on the cluster `name`.
+        """Return a writer to the metadata on the cluster `name`: to save the run record, and to read other metadata.
 
-        Other processes do not know the sessions of this writer, so a process that takes over the run cannot make
-        servers refuse late writes of this writer. That is safe, because each save checks the owner in the record.
+        Reads begin with an update that changes nothing. Save nothing but the run record with this writer: other
+        processes do not know its sessions, so a process that takes over the run cannot make servers refuse its late
+        writes. For the run record, that is safe, because each save checks the owner in the record.
         """
         cluster = self.clusters[name]
         return FencedWriter(

@@ -172,8 +172,9 @@ class CheckProgress:
     # The figures of the current or last generation.
     tasks: TaskCounts = TaskCounts()
     amounts: Amounts = Amounts()
-    # The amounts of generation 0, once it is complete.
+    # The amounts of generation 0, once it is complete, and when it ended, in UNIX seconds.
     first: Amounts | None = None
+    first_ended: float | None = None
     documents_per_second: float | None = None
     size_per_second: float | None = None
     # The durations of the most recent generations after generation 0.

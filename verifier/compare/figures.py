@@ -96,6 +96,7 @@ class Figures:
             ended=record.ended,
             tasks=_shown_tasks(tasks, verdict),
             first=record.first,
+            first_ended=record.first_ended,
             recent_recheck_seconds=record.recheck_seconds,
             rechecked=record.rechecked,
             source=self._changes(Side.SOURCE),

@@ -83,11 +83,19 @@ def _compared(progress: CheckProgress) -> Iterator[str]:
         )
     if progress.started is not None and progress.ended is not None:
         seconds = progress.ended - progress.started
-        rates = ""
-        if seconds > 0:
-            documents, size = amounts.documents / seconds, amounts.size / seconds
-            rates = f", {documents:,.0f} documents and {size_text(size)} per second on average"
-        yield f"Duration: {duration_text(seconds)}{rates}."
+        yield f"Duration: {duration_text(seconds)}{_rates(progress)}."
+
+
+def _rates(progress: CheckProgress) -> str:
+    """Return how fast generation 0 compared; empty if that is unknown. The later generations compare few documents."""
+    amounts, started, ended = progress.first, progress.started, progress.first_ended
+    if amounts is None or started is None or ended is None or ended <= started:
+        return ""
+    documents, size = (each / (ended - started) for each in (amounts.documents, amounts.size))
+    return (
+        f"; the first comparison read {documents:,.0f} documents and {size_text(size)} per second on "
+        "average"
+    )
 
 
 def _of_all(amounts: Amounts) -> str:

@@ -67,7 +67,7 @@ def test_the_full_report_of_a_failed_check() -> None:
         "",
         "Compared 2,000 documents, 1.0 MB, in 2 collections.",
         "Made 1,300 rechecks in 3 recheck generations.",
-        "Duration: 1 min 40 s, 20 documents and 10.0 kB per second on average.",
+        "Duration: 1 min 40 s; the first comparison read 40 documents and 20.0 kB per second on average.",
         "",
         "Namespaces",
         "namespace      documents    compared      size    tasks done",
