@@ -130,7 +130,7 @@ def test_a_number_that_is_too_large_is_refused_with_its_field(
     assert 'the field "n" has a number that is too large' in text
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", gzip.compress(b"{}")])
+@pytest.mark.parametrize("data", [b"", b"{}", gzip.compress(b"{}")], ids=["empty", "plain", "gzip"])
 def test_a_compressed_body_is_refused_with_its_header(client: FlaskClient, data: bytes) -> None:
     answer = client.post("/body", data=data, headers={"Content-Encoding": "gzip"})
     assert "Content-Encoding must not be gzip" in assert_error(answer, 400, "MalformedBody")
