@@ -9,12 +9,11 @@ from verifier.cluster.connection_source import INVALID_CONNECTION_FILE
 from verifier.compare import errors as of_checks
 from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.runtime.access import INVALID_TOKEN, INVALID_TOKEN_FILE, ROLE_NOT_ALLOWED
-from verifier.runtime.channel import MALFORMED_BODY
+from verifier.runtime.channel import BODY_TOO_LARGE, MALFORMED_BODY
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError, in_words_of
 from verifier.runtime.httpd import (
     ADDRESS_NOT_AVAILABLE,
-    BODY_TOO_LARGE,
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     TOO_MANY_READERS,

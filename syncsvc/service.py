@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic, time
@@ -138,7 +138,7 @@ class Service:
                 clusters,
                 self._progress,
                 self.sync,
-                self._observe_saved,
+                self._after_pings,
                 self._process.tuning,
                 self._stop,
             ).run,
@@ -359,31 +359,32 @@ class Service:
             return
         if self.state is State.RESETTING:
             return
-        with (
-            suppress(PyMongoError, OperationError, Cancelled),
-            impatient(_JOURNAL_PATIENCE, in_total=_JOURNAL_PATIENCE),
-            pymongo.timeout(_JOURNAL_PATIENCE),
-        ):
+        with self._briefly():
             runner.keep_journal()
-        # The end of a term as active daemon also cancels the save, but must not end the thread of the reporter.
-        self._stop.check()
 
-    def _observe_saved(self) -> None:
-        """Save the journal, and warn if this process has no sync and does not belong to the one that a cluster holds.
+    def _after_pings(self) -> None:
+        """Warn if this process has no sync and does not belong to the saved one; then save the journal.
 
-        Errors are ignored, because the next call repeats both. Raises `Cancelled` only when the process is stopping.
+        The order matters: without a sync, `keep_journal` discards the new warnings. Errors are ignored, because the
+        next call repeats both. Raises `Cancelled` only when the process is stopping.
         """
-        self.keep_journal()
         process = self._process
+        with self._briefly():
+            # In other states, this process has a sync, is a standby, or does not know yet whether it has one.
+            runs = load_runs(process.metadata(HOME)) if self.state is State.IDLE else ()
+            warn_outsider(self._progress, self.instance, f"{process.database} on {HOME}", runs)
+        self.keep_journal()
+
+    @contextmanager
+    def _briefly(self) -> Iterator[None]:
+        """Limit the time of the calls in the block, and ignore their errors; raise `Cancelled` if the process stops."""
         with (
             suppress(PyMongoError, OperationError, Cancelled),
             impatient(_JOURNAL_PATIENCE, in_total=_JOURNAL_PATIENCE),
             pymongo.timeout(_JOURNAL_PATIENCE),
         ):
-            # In other states, this process has a sync, is a standby, or does not know yet whether it has one.
-            names = process.clusters if self.state is State.IDLE else ()
-            held = {name: load_runs(process.metadata(name)) for name in names}
-            warn_outsider(self._progress, self.instance, process.database, held)
+            yield
+        # The end of a term as active daemon also cancels the calls, but must not end the thread of the reporter.
         self._stop.check()
 
     def _saved_limits(self) -> LimitsStore | None:

@@ -19,12 +19,11 @@ from verifier.compare.errors import (
     TIME_SERIES_NOT_COMPARABLE,
 )
 from verifier.runtime.access import INVALID_TOKEN, INVALID_TOKEN_FILE, ROLE_NOT_ALLOWED
-from verifier.runtime.channel import MALFORMED_BODY
+from verifier.runtime.channel import BODY_TOO_LARGE, MALFORMED_BODY
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
 from verifier.runtime.httpd import (
     ADDRESS_NOT_AVAILABLE,
-    BODY_TOO_LARGE,
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     TOO_MANY_READERS,

@@ -28,10 +28,9 @@ _PATIENCE = 5.0
 
 
 class Reporter:
-    """Pings the clusters, saves the journal of the sync, and logs its progress while it is active.
+    """Pings the clusters, and logs the progress of the sync while it is active.
 
-    `take` returns a snapshot of the sync. `keep` saves the journal and compares the saved state with that of this
-    process; it is called after each round of pings.
+    `take` returns a snapshot of the sync. `after_pings` is called after each round of pings; it saves the journal.
     """
 
     def __init__(
@@ -39,14 +38,14 @@ class Reporter:
         clusters: Mapping[str, Cluster],
         progress: Progress,
         take: Callable[[], Sync],
-        keep: Callable[[], None],
+        after_pings: Callable[[], None],
         tuning: Tuning,
         stop: StopToken,
     ) -> None:
         self._clusters = clusters
         self._progress = progress
         self._take = take
-        self._keep = keep
+        self._after_pings = after_pings
         self._tuning = tuning
         self._stop = stop
 
@@ -57,7 +56,7 @@ class Reporter:
         due = monotonic() + interval
         while True:
             self._ping()
-            self._keep()
+            self._after_pings()
             self._stop.sleep(min(self._tuning.ping_interval, interval))
             if monotonic() >= due:
                 now = self._take()

@@ -137,7 +137,6 @@ def _ordered(name: str, value: Any) -> Any:
     if name == "privileges":
         return sorted(bson.encode(_privilege(each)) for each in value)
     if name == "authenticationRestrictions":
-        # Sorted restrictions keep the form that earlier versions used, so fingerprints that they saved stay valid.
         return sorted(map(_restriction, value), key=bson.encode)
     return value
 

@@ -67,6 +67,9 @@ def _failure(sync: Sync) -> Values:
 
 
 def _warnings(sync: Sync) -> Values:
+    if sync.standing is not None and sync.standing.is_standby:
+        # A standby does not know the warnings of the active daemon.
+        return {}
     return {(kind.value,): float(kind in sync.snapshot.warnings) for kind in WarningKind}
 
 
@@ -509,14 +512,16 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_repaired_documents",
-        "Documents that were repaired because they differed, since the start of the sync or its last reversal.",
+        "Documents that were repaired because they differed, since the start of the sync or its last reversal. With "
+        "several instances, only the coordinator counts them.",
         (),
         _of_run(lambda record, snapshot: record.repaired_documents),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_repaired_definitions",
-        "Differences in definitions that were repaired since the start of the sync or its last reversal.",
+        "Differences in definitions that were repaired since the start of the sync or its last reversal. With several "
+        "instances, only the coordinator counts them.",
         (),
         _of_run(lambda record, snapshot: record.repaired_definitions),
     ),

@@ -141,7 +141,11 @@ class RepairCounts(Strict):
 
 
 class _Repairs(RepairCounts):
-    inProgress = always(Boolean, "Whether a repair is requested or running.")
+    inProgress = always(
+        Boolean,
+        "Whether a repair is requested or running; on another instance than the coordinator, whether this instance "
+        "still has to do its part.",
+    )
 
 
 class _DirectionMapping(Strict):
@@ -284,8 +288,8 @@ class Progress(Strict):
     )
     warnings = sometimes(
         fields.List,
-        "Problems that endanger or delay the sync or its declared state, and user writes after the commit; most with a "
-        "remedy.",
+        "Problems that endanger or delay the sync or its declared state, user writes after the commit, and without a "
+        "sync, that this process does not belong to the saved one; most with a remedy.",
         fields.String(),
     )
     role = sometimes(

@@ -181,11 +181,12 @@ def index_building(sync: Sync) -> Indexes | None:
     phases = (Phase.INDEXING, Phase.APPLYING) if record.coordinates else (Phase.APPLYING,)
     if record.phase not in phases:
         return None
-    indexed = [each for each in sync.collections if _before_commit(each)]
-    totals = [*map(_before_commit, indexed)]
-    built = [indexes_built(sync, each) or 0 for each in indexed]
-    finished = sum(done == total for done, total in zip(built, totals, strict=True))
-    return Indexes(sum(built), sum(totals), finished, len(indexed))
+    totals = [(each, total) for each in sync.collections if (total := _before_commit(each))]
+    built = [(indexes_built(sync, each) or 0, total) for each, total in totals]
+    finished = sum(done == total for done, total in built)
+    return Indexes(
+        sum(done for done, _ in built), sum(total for _, total in built), finished, len(built)
+    )
 
 
 def is_active(sync: Sync) -> bool:

@@ -16,6 +16,8 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
     """
     indexes = definition.indexes.values()
     unique = [_signature(each) for each in indexes if each.get("unique")]
+    if not unique:
+        return frozenset()
     plain = (each for each in indexes if not each.get("unique"))
     return frozenset(each["name"] for each in plain if _signature(each) in unique)
 

@@ -1,35 +1,28 @@
-"""Warns that this process does not belong to the sync that a cluster holds, for example because of a wrong `--id`."""
+"""Warns that this process does not belong to the saved sync of a cluster, for example because of a wrong `--id`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.saved.run import RunRecord
 
 
-def warn_outsider(
-    progress: Progress,
-    instance: str,
-    database: str,
-    held: Mapping[str, Sequence[RunRecord]],
-) -> None:
+def warn_outsider(progress: Progress, instance: str, place: str, runs: Sequence[RunRecord]) -> None:
     """Begin the warning that the instance does not belong to a saved sync, or end it if there is no such sync.
 
-    `held` are the run records in the metadata database, by the name of the cluster that holds them.
+    `runs` are the saved run records, and `place` says where they are, as in "mongosync on cluster1".
     """
-    texts = [
-        f"{cluster} holds the sync of {_described(runs)} in {database}. This process does not belong to it, because "
-        f"its --id is {instance}. To continue or join that sync, restart this process with the --id of one of these "
-        "instances that no process runs. To begin another sync to this destination, restart it with a --syncName of "
-        "its own. If the sync is no longer needed, see docs/howto/clean-up."
-        for cluster, runs in held.items()
-        if runs and instance not in _instances(runs)
-    ]
-    if texts:
-        progress.warn(WarningKind.WRONG_INSTANCE, " ".join(texts))
-    else:
+    if not runs or instance in _instances(runs):
         progress.end_warning(WarningKind.WRONG_INSTANCE)
+        return
+    progress.warn(
+        WarningKind.WRONG_INSTANCE,
+        f"The metadata database {place} holds the sync of {_described(runs)}. This process does not belong to it, "
+        f"because its --id is {instance}. To continue or join that sync, restart this process with the --id of one of "
+        "these instances that no process runs. To begin another sync to this destination, restart it with a "
+        "--syncName of its own. If the sync is no longer needed, see docs/howto/clean-up.",
+    )
 
 
 def _instances(runs: Iterable[RunRecord]) -> dict[str, str]:

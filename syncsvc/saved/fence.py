@@ -200,7 +200,7 @@ class FencedWriter(ClusterWriter):
         self._metadata = metadata
         self._sharded = sharded
         # The shards when the collection `FENCES` was last spread, and whether each was draining. Empty for a replica
-        # set, until the collection is sharded, and while it is created again because a shard was added.
+        # set, until the collection is sharded, and while it is spread again because the shards have changed.
         self._spread: Mapping[str, bool] = {}
         # Held while the collection is sharded; guards changes of _spread.
         self._spreading = threading.Lock()

@@ -49,9 +49,8 @@ def fitting_run(
 def _described(record: RunRecord, holder: Cluster) -> str:
     source, destination = record.identities
     return (
-        f"{holder.name} holds the saved state of a sync that was started from {record.options.source}, then the "
-        f"cluster with the ID {source}, to {record.home}, then the cluster with the ID {destination}; its state is "
-        f"{record.state.value}."
+        f"{holder.name} holds the saved state of a sync that was started from {record.options.source} (a cluster with "
+        f"the ID {source}) to {record.home} (a cluster with the ID {destination}); its state is {record.state.value}."
     )
 
 

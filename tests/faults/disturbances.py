@@ -56,7 +56,7 @@ def _roll_back(members: ThreeMembers) -> None:
 
     def write(client: Any) -> None:
         documents = [{"_id": f"rolled back {n}"} for n in range(20)]
-        database = client["d" if members.name == "source" else "of_the_test"]
+        database = client["d" if members.name.startswith("source") else "of_the_test"]
         concern = {"w": 1}
         database.command({"insert": "plain", "documents": documents, "writeConcern": concern})
 

@@ -359,6 +359,7 @@ def test_failed_logins_and_tls_errors_name_cause_and_remedy(
             assert process.returncode == 1
             assert message.startswith(f"syncsvc: {texts[0]}: cluster0: ")
             assert all(text in message for text in texts), message
+            assert "tls=false" not in message
             assert password not in message
     for number in range(len(told)):
         assert password not in (tmp_path / str(number) / "syncsvc.log").read_text()

@@ -168,10 +168,11 @@ def _connections() -> str:
     """Render the number of connections that a sync uses to one server, by load level.
 
     Each thread uses at most one at a time. The main thread, the warnings of long waits and most requests use none, and
-    the driver uses two more to monitor the server.
+    the driver uses two more to monitor the server. By default, the driver opens at most 100 others.
     """
+    idle, monitoring, most = 2 + REQUEST_THREADS, 2, 100
     rows = [
-        (level, reach, max(_numbers_of_threads(load)) - 2 - REQUEST_THREADS + 2)
+        (level, reach, min(max(_numbers_of_threads(load)) - idle, most) + monitoring)
         for level, reach, load in _loads()
     ]
     heads = ("load level", "round-trip time", "connections to one server")

@@ -204,11 +204,13 @@ def tls_hint(client: Client, error: PyMongoError) -> str:
     """Return a sentence to append to the text of a failed connection; empty unless TLS may be the cause.
 
     A server that does not use TLS closes a connection during the handshake, and a server that requires TLS closes
-    one without it.
+    one without it. An error about a certificate shows that the server uses TLS.
     """
     if client.options.pool_options._ssl_context is not None:
-        if "SSL handshake failed" in str(error):
-            return " The connection string requires TLS: if the servers do not use it, remove tls=true."
+        if "SSL handshake failed" in str(error) and "certificate" not in str(error).lower():
+            return (
+                " The connection string requires TLS: if the servers do not use it, set tls=false."
+            )
     elif "connection closed" in str(error):
         return " The connection string does not use TLS: if the servers require it, add tls=true."
     return ""

@@ -8,7 +8,7 @@ from typing import Any
 from waitress.channel import HTTPChannel
 from waitress.task import ErrorTask
 
-from verifier.runtime.errors import ErrorKind, OperationError
+from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 
 MALFORMED_BODY = ErrorKind(
     "MalformedBody",
@@ -18,8 +18,12 @@ MALFORMED_BODY = ErrorKind(
     "Send one JSON object in UTF-8, for example {}, without repeated fields, and uncompressed.",
 )
 
-# The texts of waitress about a body in chunks.
-_ABOUT_CHUNKS = "chunk"
+BODY_TOO_LARGE = ErrorKind(
+    "RequestEntityTooLarge",
+    413,
+    "The request body is larger than 1 MB.",
+    "Send a smaller body: name fewer namespaces, or select them by a pattern.",
+)
 
 
 def error_body(name: str, description: str) -> dict[str, Any]:
@@ -33,7 +37,7 @@ class _Refusal(ErrorTask):
         # The type stubs of waitress do not know that the request has an error, and that the headers are a list.
         task: Any = self
         error = task.request.error
-        text = json.dumps(_refused(error.reason, error.body)).encode()
+        text = json.dumps(_refused(error, task.request.chunked)).encode()
         self.status = f"{error.code} {error.reason}"
         task.response_headers.append(("Content-Type", "application/json"))
         self.set_close_on_finish()
@@ -41,16 +45,22 @@ class _Refusal(ErrorTask):
         self.write(text)
 
 
-def _refused(reason: str, text: str) -> dict[str, Any]:
-    """Return the body of the answer. `reason` is the text of the HTTP status, and `text` that of waitress."""
-    if _ABOUT_CHUNKS in text.lower():
-        error = OperationError(
+def _refused(error: Any, chunked: bool) -> dict[str, Any]:
+    """Return the body of the answer to an `error` of waitress. `chunked` says whether the body comes in chunks."""
+    text = error.body.rstrip(".")
+    if error.code == BODY_TOO_LARGE.status:
+        found = OperationError(BODY_TOO_LARGE, BODY_TOO_LARGE.meaning)
+    elif error.code == INTERNAL_ERROR.status:
+        found = OperationError(INTERNAL_ERROR, INTERNAL_ERROR.meaning)
+    elif error.code == MALFORMED_BODY.status and chunked:
+        found = OperationError(
             MALFORMED_BODY,
             f"The request has the header Transfer-Encoding: chunked, but its body cannot be read: {text}.",
         )
-        return error_body(error.kind.name, str(error))
-    name = reason.title().replace(" ", "")
-    return error_body(name, f"The HTTP request cannot be read: {text.rstrip('.')}.")
+    else:
+        name = error.reason.title().replace(" ", "")
+        return error_body(name, f"The HTTP request cannot be read: {text}.")
+    return error_body(found.kind.name, str(found))
 
 
 class Channel(HTTPChannel):

@@ -26,7 +26,7 @@ from werkzeug.exceptions import (
 )
 
 from verifier.runtime import strict_json
-from verifier.runtime.channel import MALFORMED_BODY, Channel, error_body
+from verifier.runtime.channel import BODY_TOO_LARGE, MALFORMED_BODY, Channel, error_body
 from verifier.runtime.commands import MOST_WAITING
 from verifier.runtime.connections import (
     CLEANUP_INTERVAL,
@@ -41,7 +41,7 @@ from verifier.runtime.tls import Certificate
 
 # The largest request body that the app accepts, in bytes: a body holds only options and filters.
 MAX_BODY = 1 << 20
-# waitress itself refuses a longer body, and answers with plain text instead of JSON. In bytes.
+# waitress itself refuses a longer body, without passing the request to the app. In bytes.
 _MOST_STORED = 4 * MAX_BODY
 # The most requests that may read from a cluster at once. Each request occupies a thread until its client has read
 # all of the answer but the last 16 MB, which waitress buffers.
@@ -51,13 +51,6 @@ MOST_READERS = 4
 REQUEST_THREADS = MOST_READERS + MOST_WAITING + 6
 # Poll interval for a stop request, in seconds.
 _POLL = 0.2
-
-BODY_TOO_LARGE = ErrorKind(
-    "RequestEntityTooLarge",
-    413,
-    "The request body is larger than 1 MB.",
-    "Send a smaller body: name fewer namespaces, or select them by a pattern.",
-)
 
 NOT_FOUND = ErrorKind(
     "NotFound",

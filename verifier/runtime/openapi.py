@@ -18,9 +18,8 @@ from flask import Blueprint
 from marshmallow import INCLUDE, Schema, fields, validate
 
 from verifier.runtime.access import INVALID_TOKEN, ROLE_NOT_ALLOWED
-from verifier.runtime.channel import MALFORMED_BODY
+from verifier.runtime.channel import BODY_TOO_LARGE, MALFORMED_BODY
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
-from verifier.runtime.httpd import BODY_TOO_LARGE
 from verifier.runtime.schemas import INVALID_REQUEST, Boolean, Strict
 from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 

@@ -1,4 +1,4 @@
-"""Parses JSON strictly: refuses repeated fields, NaN, Infinity, and numbers too large for Python."""
+"""Parses JSON strictly: refuses repeated fields, NaN, Infinity, and numbers too large for a double."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read(text: str, convert: Callable[[dict[str, Any]], Any] = _unchanged) -> An
 
 def _number(convert: Callable[[str], float]) -> Callable[[str], object]:
     def number(text: str) -> object:
-        # Python refuses to convert an integer of many thousand digits. 309 digits are already beyond a double.
+        # Python refuses to convert an integer of many thousand digits, which is also beyond a double.
         return convert(text) if isfinite(float(text)) else _TooLarge()
 
     return number

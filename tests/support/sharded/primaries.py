@@ -6,6 +6,8 @@ import threading
 from contextlib import suppress
 from time import monotonic
 
+from bson import ObjectId
+
 from tests.support.sharded.wire import Clock, Refused, ServerConnection, refusal
 
 # The errors of a server that is not, or no longer, the primary.
@@ -16,6 +18,8 @@ _PATIENCE = 20.0
 _PAUSE = 0.05
 # A stopped server accepts connections, but does not answer.
 _TIMEOUT = 2.0
+_NOT_ELECTED = ObjectId(bytes(12))
+_pause = threading.Event()
 
 
 class Primaries:
@@ -42,20 +46,23 @@ class Primaries:
     def _find(self, members: tuple[str, ...]) -> str:
         deadline = monotonic() + _PATIENCE
         while monotonic() < deadline:
-            for address in members:
-                if self._is_primary(address):
-                    with self._lock:
-                        self._known[members] = address
-                    return address
+            elected = {self._election(address): address for address in members}
+            if (newest := max(elected)) is not _NOT_ELECTED:
+                with self._lock:
+                    self._known[members] = elected[newest]
+                return elected[newest]
             _pause.wait(_PAUSE)
         raise refusal(_NO_PRIMARY, f"no primary among {', '.join(members)}")
 
-    def _is_primary(self, address: str) -> bool:
+    def _election(self, address: str) -> ObjectId:
+        """Return the ID of the election of a primary, or the lowest ID if the member is none.
+
+        A former primary that was stopped believes for a while that it still is one: its ID is lower.
+        """
         with suppress(OSError, Refused):
             with ServerConnection(address, self._clock, _TIMEOUT) as connection:
                 reply = connection.run({"hello": 1, "$db": "admin"})
-                return bool(reply["isWritablePrimary"])
-        return False
-
-
-_pause = threading.Event()
+                if reply["isWritablePrimary"]:
+                    found: ObjectId = reply["electionId"]
+                    return found
+        return _NOT_ELECTED

@@ -277,6 +277,8 @@ UNREADABLE = [
     (POST + b"Content-Length: abc\r\n\r\n", 400, "BadRequest", "Content-Length"),
     (POST + b"Transfer-Encoding: x\r\n\r\n", 501, "NotImplemented", "Transfer-Encoding"),
     (b"NONSENSE\r\n\r\n", 400, "BadRequest", "Start line"),
+    (POST + b"Transfer-Encoding chunked\r\n\r\n", 400, "BadRequest", "cannot be read"),
+    (POST + b"Content-Length: 9000000\r\n\r\n", 413, "RequestEntityTooLarge", "1 MB"),
 ]
 
 

@@ -70,7 +70,7 @@ def test_a_run_between_other_clusters_is_refused(
     text = refusal(run_record(), source, destination, holder)
     assert text.startswith("WrongClusters: ")
     assert f"cluster{holder} holds the saved state of a sync that was started from cluster0" in text
-    assert "the cluster with the ID 65aa, to cluster1, then the cluster with the ID 65bb" in text
+    assert "(a cluster with the ID 65aa) to cluster1 (a cluster with the ID 65bb)" in text
     ids = f"cluster0 {source}, cluster1 {destination}"
     assert f"The IDs of the clusters of this process are: {ids}." in text
 
