@@ -156,7 +156,7 @@ def read_the_report(visit: Visit) -> None:
     with visit.context.expect_page() as opened:
         visit.page.get_by_role("link", name="Report").click()
     page = opened.value
-    page.get_by_text("The sync is committed. Everything that was compared").wait_for()
+    page.get_by_text("The sync is committed. At the commit, everything").wait_for()
     assert page.get_by_role("rowheader", name=f"shop.{HOSTILE}").count() == 1
     assert "from 127.0.0.1" in page.get_by_role("region", name="Commits").inner_text()
     page.close()

@@ -450,7 +450,7 @@ def test_the_report_opens_from_the_page(stage: Staged, visits: Visits) -> None:
     visit = visits(url)
     with visit.context.expect_page() as opened:
         visit.page.get_by_role("link", name="Report").click()
-    opened.value.get_by_text("The sync is committed. Everything that was compared").wait_for()
+    opened.value.get_by_text("The sync is committed. At the commit, everything").wait_for()
 
 
 def test_with_a_token_the_report_is_downloaded(stages: Stages, visits: Visits) -> None:
