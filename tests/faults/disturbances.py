@@ -56,7 +56,7 @@ def _roll_back(members: ThreeMembers) -> None:
 
     def write(client: Any) -> None:
         documents = [{"_id": f"rolled back {n}"} for n in range(20)]
-        database = client["d" if members.name.startswith("source") else "of_the_test"]
+        database = client[_written(members.name)]
         concern = {"w": 1}
         database.command({"insert": "plain", "documents": documents, "writeConcern": concern})
 
@@ -66,6 +66,14 @@ def _roll_back(members: ThreeMembers) -> None:
     # as the server would do after ten minutes.
     with MongoClient[dict[str, Any]](former.address, directConnection=True) as direct:
         close_cursors(direct)
+
+
+def _written(name: str) -> str:
+    """Return the database into which a rollback of the replica set `name` inserts."""
+    if name.endswith("-config"):
+        # A config server refuses other databases.
+        return "config"
+    return "d" if name.startswith("source") else "of_the_test"
 
 
 # The disturbances of a replica set.
