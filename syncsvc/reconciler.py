@@ -65,7 +65,7 @@ class Reconciler:
 
     def _step(self) -> None:
         sync = self._service.sync()
-        if sync.standing is not None and sync.standing.is_standby:
+        if sync.is_standby:
             self._rest()
         elif self._is_another(sync):
             self._rest(

@@ -269,7 +269,7 @@ class Limiter:
 
 def _measured(sync: Sync) -> dict[str, str]:
     """Return the names of the clusters whose load is measured, by "source" and "destination"; empty on a standby."""
-    if sync.standing is not None and sync.standing.is_standby:
+    if sync.is_standby:
         return {}
     if sync.record is None:
         return dict(zip(("source", "destination"), CLUSTERS, strict=True))

@@ -67,7 +67,7 @@ def _failure(sync: Sync) -> Values:
 
 
 def _warnings(sync: Sync) -> Values:
-    if sync.standing is not None and sync.standing.is_standby:
+    if sync.is_standby:
         # A standby does not know the warnings of the active daemon.
         return {}
     return {(kind.value,): float(kind in sync.snapshot.warnings) for kind in WarningKind}
@@ -188,7 +188,7 @@ def _unless_standby(read: Callable[[Sync], float]) -> Callable[[Sync], Values]:
 
     On a standby, the metric has no value, because only the active daemon knows it.
     """
-    return single(lambda sync: None if sync.standing and sync.standing.is_standby else read(sync))
+    return single(lambda sync: None if sync.is_standby else read(sync))
 
 
 def _active(sync: Sync) -> Values:

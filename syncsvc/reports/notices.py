@@ -47,7 +47,7 @@ def news(told: Told, sync: Sync, now: float) -> tuple[Told, list[Notice]]:
     is active now sends its own warnings.
     """
     newest = sync.snapshot.states[-1].number if sync.snapshot.states else told.number
-    if sync.standing is not None and sync.standing.is_standby:
+    if sync.is_standby:
         return Told(newest), list(_of_warnings(told.warnings, {}, sync, now))
     changes = [each for each in sync.snapshot.states if each.number > told.number]
     shown = [each for each in changes if _is_told(each, sync)]

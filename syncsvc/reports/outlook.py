@@ -62,7 +62,7 @@ def why_no_commit(sync: Sync) -> tuple[str, ...]:
     """Return all known reasons why a commit is refused now, as sentences; empty if a commit is possible."""
     if sync.can_commit:
         return ()
-    if sync.standing is not None and sync.standing.is_standby:
+    if sync.is_standby:
         return ("This daemon is a standby.",)
     record = sync.record
     if record is None:
@@ -248,7 +248,7 @@ def _contradicts_goal(sync: Sync, trigger: Trigger) -> bool:
 
 def _next_step(sync: Sync) -> Step | None:
     record = sync.record
-    if sync.standing is not None and sync.standing.is_standby:
+    if sync.is_standby:
         return Step("Send commands to the active daemon.")
     if record is None:
         return _first_step(sync.goal) if sync.state is State.IDLE else None
@@ -338,7 +338,7 @@ def commands_now(sync: Sync) -> list[str]:
 
     These commands can still be refused for other reasons. The copy of users and roles is never among them.
     """
-    if sync.standing is not None and sync.standing.is_standby:
+    if sync.is_standby:
         return []
     return [name for name, trigger in _TRIGGERS.items() if _is_allowed(sync, name, trigger)]
 

@@ -290,8 +290,7 @@ def _warnings(sync: Sync, progress: Mapping[str, Any]) -> Iterator[dict[str, str
     """Yield the warnings that the progress shows, each with a link to the documentation."""
     sections = {text: _SECTIONS.get(kind) for kind, text in sync.snapshot.warnings.items()}
     # A standby also shows the warnings of the active daemon, and does not know their kinds.
-    is_standby = sync.standing is not None and sync.standing.is_standby
-    others = None if is_standby else _OF_WAITS
+    others = None if sync.is_standby else _OF_WAITS
     for text in progress.get("warnings", ()):
         section = sections.get(text, others)
         yield {"text": text, "help": f"{_TROUBLESHOOT}#{section}" if section else _TROUBLESHOOT}

@@ -41,6 +41,10 @@ class Sync:
     # The state that the configuration declares; None if it declares none.
     goal: Goal | None = None
 
+    @property
+    def is_standby(self) -> bool:
+        return self.standing is not None and self.standing.is_standby
+
     def figures_of(self, collection: CollectionRecord) -> CollectionFigures:
         return self.figures.get(collection.uuid, _UNTOUCHED)
 

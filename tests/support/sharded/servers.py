@@ -24,7 +24,7 @@ _PAUSE = 0.05
 
 
 class Shared:
-    """What all clients of a router share.
+    """The state of a router that all of its clients share.
 
     These are the newest cluster time, the cursors, the known primaries, and the transaction numbers, which the other
     routers of the cluster share through `folder`. `config` are the addresses of the members of the config server.
