@@ -109,7 +109,7 @@ def test_a_wrong_tls_option_is_named(secured: Secured, pair: Pair) -> None:
     plain = f"{host}?replicaSet=source&{soon}"
     for uri, hint in (
         (plain, "add tls=true"),
-        (f"{pair.source.uri}&tls=true&{soon}", "remove tls=true"),
+        (f"{pair.source.uri}&tls=true&{soon}", "set tls=false"),
     ):
         with pytest.raises(OperationError) as raised:
             open_cluster("source", uri, "test")
