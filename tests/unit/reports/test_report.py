@@ -335,6 +335,14 @@ def test_a_collection_without_a_shard_key_is_unsharded(
     assert collection["sharded"] is sharded
 
 
+def test_the_page_shows_the_new_name_of_a_renamed_collection() -> None:
+    remap = ({"from": {"database": "shop"}, "to": {"database": "store"}},)
+    options = StartOptions("cluster0", "cluster1", namespace_remap=remap)
+    text = "(store.&lt;img"
+    assert text in PAGE.html(report(subject(replace(COMMITTED, options=options))))
+    assert text not in PAGE.html(report(subject()))
+
+
 def test_missing_views_are_named() -> None:
     views = tuple(f"d.v{number}" for number in range(MOST_VIEWS))
     cut = report(subject(COMMITTED, Evidence(views=views)))["notKnown"]
