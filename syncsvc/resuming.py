@@ -231,7 +231,7 @@ def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
 
     Raises OperationError InvalidState if another instance has not stopped yet.
     """
-    common = {"failure": None, "attempt": _next_attempt(record, others), "caught_up": False}
+    common = {"failure": None, "attempt": _next_attempt(record, others)}
     if record.phase is Phase.REVERSING:
         return {**common, "state": State.REVERSING}
     if is_cut_over(record, others):

@@ -264,7 +264,7 @@ class Coordinator(Phases):
         While waiting, publish whether a commit is possible, begin the verification once all instances have caught up,
         publish its progress, and run the repairs that users request.
         """
-        # Clear `caught_up` of an earlier process, which other instances would mistake for the current value.
+        # Clear `caught_up` of a withdrawn commit.
         self._publish(caught_up=False)
         run = self._context.run
         if run.record.state is not State.COMMITTING:

@@ -15,7 +15,7 @@ destination, no restart withdraws the commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ from syncsvc.figures.progress import WarningKind
 from syncsvc.resuming import CHECKED, UNBLOCKED
 from syncsvc.rules import hidden_measurements
 from syncsvc.rules.indexing import is_undecodable
-from syncsvc.saved.created_collections import is_replaced, under_current_names
+from syncsvc.saved.created_collections import to_expire, under_current_names
 from syncsvc.saved.late_findings import LateFindings
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
@@ -49,6 +49,10 @@ from verifier.runtime.tasks import StopToken, for_each
 Step = tuple[str, Callable[[], None]]
 # A method of Catalog that changes the collection with the given definition.
 Change = Callable[[Catalog, CollectionSpec], None]
+# `under_current_names`, or a function like it.
+Current = Callable[
+    [Iterable[CollectionRecord], Mapping[Namespace, bytes]], Iterator[CollectionRecord]
+]
 
 # The name is saved, so it must never change.
 _PRINCIPALS_COPIED = "users and roles copied"
@@ -136,7 +140,7 @@ class Cutover:
     def _change_indexes(self, change: Change, write_concern: Mapping[str, Any]) -> None:
         """Call `change`, which may build or scan indexes, for all collections, at most one per reader at a time."""
         threads = min(self.context.definition_threads, self.context.load.readers)
-        self._change_by_current_name(change, threads, True, write_concern)
+        self._change_by_current_name(change, threads, under_current_names, write_concern)
 
     def _principal_steps(self) -> list[Step]:
         """Return the step that copies users and roles; an empty list if the start options do not ask for that.
@@ -246,8 +250,7 @@ class Cutover:
 
     def _restore_expiration(self) -> None:
         threads = self.context.definition_threads
-        # Leave out collections with which users have replaced synced ones: their documents must not expire.
-        self._change_by_current_name(Catalog.restore_expiration, threads, False, MAJORITY)
+        self._change_by_current_name(Catalog.restore_expiration, threads, to_expire, MAJORITY)
 
     def _confirm(self, change: Callable[[Mapping[str, Any]], None]) -> None:
         """Call `change` with the write concern for its commands; return when the majority has all their effects.
@@ -261,21 +264,20 @@ class Cutover:
             confirmed_together(self.context, lambda: change(PRIMARY_ONLY), self.stop)
 
     def _change_by_current_name(
-        self, change: Change, threads: int, replaced: bool, write_concern: Mapping[str, Any]
+        self, change: Change, threads: int, current: Current, write_concern: Mapping[str, Any]
     ) -> None:
         """Call `change` for each collection under its current name; users may rename and drop collections meanwhile.
 
         A command with a former name has no effect, so `change` is called again for the collections that were renamed
-        since they were listed. If `replaced` is true, collections that users have replaced are changed, too.
+        since they were listed.
         """
         names: dict[bytes, Namespace] = {}
         while True:
             uuids = self._list_uuids()
             renamed = [
                 each
-                for each in under_current_names(self.context.registry, uuids)
+                for each in current(self.context.registry, uuids)
                 if names.get(each.uuid) != each.definition.namespace
-                and (replaced or not is_replaced(each, uuids))
             ]
             if not renamed:
                 return

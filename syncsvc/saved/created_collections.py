@@ -15,7 +15,7 @@ from verifier.cluster.namespace import Namespace, is_user_database, is_user_name
 from verifier.cluster.namespace_map import NamespaceMap
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.reading import read
-from verifier.cluster.specification import Document, Kind, same_document
+from verifier.cluster.specification import Document, Kind, same_document, without
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
@@ -186,6 +186,22 @@ def under_current_names(
             yield replace(record, definition=replace(definition, namespace=names[uuid]))
         elif definition.namespace in uuids and uuids[definition.namespace] not in own:
             yield record
+
+
+def to_expire(
+    records: Iterable[CollectionRecord], uuids: Mapping[Namespace, bytes]
+) -> Iterator[CollectionRecord]:
+    """Yield `records` like `under_current_names`, to let the documents of their collections expire.
+
+    Records of replaced collections are yielded without the collection option for expiration: users may have created a
+    collection in which no document expires. Their indexes stay, because `$out` and `movePrimary` keep the indexes of a
+    collection; `standin.expirations` leaves out indexes that users have created.
+    """
+    for each in under_current_names(records, uuids):
+        if is_replaced(each, uuids):
+            options = without(each.definition.options, {"expireAfterSeconds"})
+            each = replace(each, definition=replace(each.definition, options=options))
+        yield each
 
 
 def mismatch_names(records: Iterable[CollectionRecord], names: NamespaceMap) -> set[Namespace]:

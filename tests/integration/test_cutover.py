@@ -83,6 +83,21 @@ def test_users_rename_collections_before_the_end_of_the_commit(
     assert set(d.list_collection_names()) == {*renamed, "replaced"}
 
 
+def test_an_aggregation_replaces_a_collection_before_the_end_of_the_commit(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Replace a collection with `$out`, which keeps the indexes: the commit must restore those of the new one."""
+    _fill(pair.source.client.d, "c", "other")
+    d = pair.destination.client.d
+    daemon.start()
+    with daemon.held_at(Point.STEP_DONE, WRITABLE):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.STEP_DONE, WRITABLE)
+        d.other.aggregate([{"$out": "c"}])
+    daemon.wait_for_state("COMMITTED")
+    _assert_restored(d, "c", "other")
+
+
 @pytest.mark.in_turns
 @pytest.mark.parametrize("step", [WRITABLE, UNIQUE])
 def test_users_rename_a_collection_while_the_commit_changes_it(

@@ -1,4 +1,4 @@
-"""Tests when, and for which clusters, the log warns that a version has changed since the sync was started."""
+"""Tests what a new engine saves, and when the log warns that the version of a cluster has changed."""
 
 from __future__ import annotations
 
@@ -77,3 +77,12 @@ def test_a_reset_does_not_warn_of_new_versions(
     assert sorted(read) == (["cluster0", "cluster1"] if warns else ["cluster1"])
     texts = [each.message for each in caplog.records if each.levelno == logging.WARNING]
     assert ["version" in each for each in texts] == ([True, True] if warns else [])
+
+
+def test_a_new_engine_has_not_caught_up_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other instances show the saved `caught_up` as canCommit: that of the engine before a pause must not count."""
+    monkeypatch.setattr(Assembly, "_context", Mock())
+    record = run_record(instances=("coordinator", "b"), epoch=3, caught_up=True)
+    store = Mock(record=record)
+    Assembly(store, Mock()).next_context(StopToken())
+    store.update.assert_called_once_with(epoch=4, caught_up=False)

@@ -161,7 +161,7 @@ def test_a_copy_that_was_open_to_users_is_not_continued(
 def test_a_commit_is_withdrawn_unless_users_may_write_to_the_destination(
     record: RunRecord, changes: dict[str, Any]
 ) -> None:
-    found = {"failure": None, "attempt": 1, "caught_up": False, "state": State.RUNNING, **changes}
+    found = {"failure": None, "attempt": 1, "state": State.RUNNING, **changes}
     if found["state"] is State.RUNNING:
         withdrawn = {"commit_time": None, "steps": (), "principals": None, "commit_repairs": 0}
         found = {"phase": record.phase, **withdrawn, **found}
