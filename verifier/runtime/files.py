@@ -58,13 +58,14 @@ def _open_without_waiting(path: str, flags: int) -> int:
 def version(path: Path) -> tuple[int, int] | None:
     """Return a value that changes when the file is written or replaced, or when a link gets a new target.
 
-    Return None if the status of the file cannot be read.
+    The value also changes with the mode and the owner of the file: then a file may become usable. Return None if the
+    status of the file cannot be read.
     """
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_ino, status.st_mtime_ns
+    return status.st_ino, status.st_ctime_ns
 
 
 def _mode(status: os.stat_result) -> int:
