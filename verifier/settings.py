@@ -206,7 +206,8 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         allowed_hosts=tuple(values["allowedHosts"]),
         log_path=Path(values["logPath"]) if values["logPath"] else None,
         verbosity=values["verbosity"],
-        protection=protection.read_options(values),
+        # With checkOnce, there is no HTTP API to protect.
+        protection=ProtectionOptions() if values["checkOnce"] else protection.read_options(values),
         webhook=_webhook(values),
     )
 
