@@ -7,11 +7,11 @@ from verifier.cluster.cluster import SAME_CLUSTER, SERVER_FEATURE_MISSING, UNSUP
 from verifier.cluster.connect import INVALID_URI, MISSING_PACKAGE
 from verifier.cluster.connection_source import INVALID_CONNECTION_FILE
 from verifier.cluster.namespace_map import NAMESPACE_COLLISION
+from verifier.compare import errors as of_checks
 from verifier.compare.errors import (
     DEFINITION_CHANGED,
     INCOMPATIBLE_METADATA,
     INVALID_FILTER,
-    METADATA_BLOCKED,
     MISMATCHES_REPLACED,
     NOTHING_TO_COMPARE,
     OTHER_CHECK_SAVED,
@@ -37,21 +37,23 @@ CHECK_IN_PROGRESS = ErrorKind(
     "CheckInProgress",
     409,
     "A check is already running; no new check was started, and the running one was not changed.",
-    "End the running check with POST /api/v1/writesOff, wait until phase is idle in GET /api/v1/progress, then start "
-    "the new check.",
+    "Send POST /api/v1/writesOff if writesOff is false in GET /api/v1/progress. Wait until phase is idle there, then "
+    "start the new check.",
 )
 NO_CHECK_RUNNING = ErrorKind(
     "NoCheckRunning",
     409,
     "writesOff ends a running check, but none is running; nothing was changed.",
-    "Start a check with POST /api/v1/check.",
+    "If a check was started, GET /api/v1/progress shows how it ended. Otherwise, start a check with POST "
+    "/api/v1/check.",
 )
 NO_CHECK = ErrorKind(
     "NoCheck",
     404,
     "There is no report: no check was started, the saved state of the check was dropped, or the process was restarted "
     "with other namespaces or another docCompareMethod after the check had ended.",
-    "Start a check with POST /api/v1/check.",
+    "Start a check with POST /api/v1/check. If a check with other options has ended and no newer one was started, a "
+    "restart with its options shows it again.",
 )
 WRITES_ALREADY_OFF = ErrorKind(
     "WritesAlreadyOff",
@@ -68,10 +70,16 @@ UNSUPPORTED_VERSION = ErrorKind(
 )
 
 # Errors of the shared packages, with their remedy for a check.
-_CONTINUES = "Nothing is lost: the check continues when the process is restarted."
-_BEGIN_AGAIN = "This check cannot continue: begin a new one with --clean."
+_CONTINUES = "If a check ended with this error, it continues when the process is restarted."
+_BEGIN_AGAIN = (
+    "A check that ended with this error cannot continue: start a new one (POST /api/v1/check; with --checkOnce, run "
+    "the command again)."
+)
 DOCUMENT_FILTER_FAILED = document_filters.DOCUMENT_FILTER_FAILED.with_remedy(
     "A new check avoids the error if its query accepts every document, for example with $convert and onError."
+)
+METADATA_BLOCKED = of_checks.METADATA_BLOCKED.with_remedy(
+    "If a check ended with this error, it continues when the process is restarted with the same --metaURI."
 )
 CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)
 NOT_AUTHORIZED = failures.NOT_AUTHORIZED.with_remedy(_CONTINUES)

@@ -27,11 +27,14 @@ _MEANINGS = {
     Outcome.INCOMPLETE: ": not everything could be compared, so the clusters may differ.",
 }
 _AFTER = {
-    Outcome.PASSED: "Applications can switch to the destination. If a sync is running that is not COMMITTED yet, first "
-    "commit it, then check again.",
-    Outcome.FAILED: "Do not switch to the destination. Fix the cause of the reported mismatches, then check again.",
-    Outcome.INCOMPLETE: "Do not switch to the destination. Remove the reported cause of the incomplete check, then "
-    "check again.",
+    Outcome.PASSED: "Applications can switch to the destination, if everything that they use was compared. If a sync "
+    "is running that is not COMMITTED yet, first commit it, then check again.",
+    # Until its commit, a sync keeps some definitions different.
+    Outcome.FAILED: "Do not switch to the destination. If a sync is running that is not COMMITTED yet, first commit "
+    "it. Otherwise, fix the cause of the reported mismatches. Then check again.",
+    # After some errors, a restarted verifier continues the check: the text of the error says so.
+    Outcome.INCOMPLETE: "Do not switch to the destination. Follow the remedy in the reported reason. If this does not "
+    "continue the check, check again.",
 }
 
 
@@ -83,7 +86,7 @@ def summary(progress: CheckProgress) -> str:
         outcome = progress.verdict.outcome
         return f"{_ENDED[outcome]}{meaning(progress, outcome)}"
     if progress.phase is Phase.IDLE:
-        return "No check was started."
+        return "No check is running, and there is no result to show."
     if progress.phase is Phase.CHECK:
         return "The check compares all documents for the first time."
     if progress.writes_off:

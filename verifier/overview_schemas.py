@@ -54,7 +54,7 @@ class _Overview(Strict):
         fields.Nested, "The operator's next step; null if the operator only has to wait.", _Step
     )
     commands = always(
-        fields.List, "The commands that the process would accept now.", fields.String()
+        fields.List, "The commands that the phase of the check allows.", fields.String()
     )
     started = nullable(fields.Float, "When the check began, in UNIX seconds; null without a check.")
     ended = nullable(
@@ -89,16 +89,23 @@ class OverviewAnswer(SuccessAnswer):
 
 class _NamespaceRow(Strict):
     namespace = always(fields.String, "The name of the namespace on the source.")
-    comparedDocuments = always(fields.Integer, "The number of documents compared.")
+    comparedDocuments = always(
+        fields.Integer, "The number of documents that the first generation has compared."
+    )
     totalDocuments = nullable(
-        fields.Integer, "The estimated number of documents to compare; null if unknown."
+        fields.Integer,
+        "The estimated number of documents that the first generation compares; null if unknown.",
     )
-    comparedBytes = always(fields.Integer, "The number of bytes compared.")
+    comparedBytes = always(
+        fields.Integer,
+        "The size of the source's documents that the first generation has compared, in bytes.",
+    )
     totalBytes = nullable(
-        fields.Integer, "The estimated number of bytes to compare; null if unknown."
+        fields.Integer,
+        "The estimated size of the source's documents that the first generation compares, in bytes; null if unknown.",
     )
-    tasksDone = always(fields.Integer, "The number of finished tasks.")
-    tasks = always(fields.Integer, "The number of tasks.")
+    tasksDone = always(fields.Integer, "The number of finished tasks of the first generation.")
+    tasks = always(fields.Integer, "The number of tasks of the first generation.")
     mismatches = always(fields.Integer, "The number of documents that differ.")
 
 

@@ -17,8 +17,8 @@ class CheckSchema(Strict):
         }
     )
     namespaceRemap = remap_field(
-        "The collections, views and databases of the source that have another name on the destination; use the value "
-        "that namespaceRemap has in the start request of the sync, with from and to swapped if the source of the check "
+        "The collections, views and databases of the source that have another name on the destination. After a sync "
+        "with namespaceRemap, use the value of its start request, with from and to swapped if the source of the check "
         "is the destination of that request."
     )
     documentFilter = document_filters(

@@ -140,7 +140,10 @@ def _collisions(pairs: list[NamespacePair]) -> Iterator[str]:
     """
     for (number, one), (later, other) in permutations(enumerate(pairs), 2):
         if number < later and _overlap(one.destination, other.destination):
-            yield f"{_shown(one.source)} and {_shown(other.source)} would overlap on the destination"
+            yield (
+                f"{_shown(one.source)} and {_shown(other.source)} would overlap on the destination: select only one "
+                "of them, or correct --dstNamespace"
+            )
         elif one.source != one.destination and _overlap(one.destination, other.source):
             yield (
                 f"{_shown(one.source)} cannot be paired with {_shown(one.destination)}, because the latter "

@@ -276,8 +276,9 @@ class Service:
             raise_all(rules.unknown_identities(self._source.facts, self._destination.facts))
             raise OperationError(
                 OTHER_CHECK_SAVED,
-                f"The saved check compares the clusters with the IDs {' and '.join(record.identities)}, not the "
-                f"clusters with the IDs {' and '.join(identities)}.",
+                f"The saved check compares a source with the ID {record.identities[0]} with a destination with the ID "
+                f"{record.identities[1]}. The source of this process has the ID {identities[0]}, and the destination "
+                f"the ID {identities[1]}.",
             )
         if record.ended is None and not self._matches_options(record):
             raise OperationError(

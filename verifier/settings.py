@@ -83,7 +83,7 @@ TABLE = (
     ),
     Option(
         "graceSeconds",
-        "how long differences are rechecked after writesOff before they count as mismatches, in seconds",
+        "how long differences that are left at the end of a check are rechecked before the check fails, in seconds",
         number(0, 3600),
         10,
         value="NUMBER",
@@ -100,7 +100,9 @@ TABLE = (
         form=Form.FLAG,
     ),
     Option(
-        "clean", "drop the saved state of earlier checks when the process starts", form=Form.FLAG
+        "clean",
+        "drop the saved state of the earlier check, even if it is not finished, when the process starts",
+        form=Form.FLAG,
     ),
     Option(
         "metaDBName",
@@ -120,7 +122,7 @@ TABLE = (
     ),
     Option(
         "verbosity",
-        "lowest level that is logged",
+        "lowest level that is logged: DEBUG, INFO, WARN, ERROR or FATAL",
         parse=str.upper,
         default="INFO",
         choices=LEVELS,
@@ -206,7 +208,8 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         allowed_hosts=tuple(values["allowedHosts"]),
         log_path=Path(values["logPath"]) if values["logPath"] else None,
         verbosity=values["verbosity"],
-        protection=protection.read_options(values),
+        # With checkOnce, there is no HTTP API to protect.
+        protection=ProtectionOptions() if values["checkOnce"] else protection.read_options(values),
         webhook=_webhook(values),
     )
 

@@ -227,7 +227,7 @@ def test_a_receiver_that_fails_delays_nothing(pair: Pair, tmp_path: Path) -> Non
             daemon.resume()
             assert monotonic() - began < 15
             daemon.wait_until_committable()
-            daemon.wait_for_warning("No notices reach the webhook")
+            daemon.wait_for_warning("No notices are delivered to the webhook")
             hanging.released.set()
         except BaseException:
             daemon.close()
@@ -255,7 +255,7 @@ def test_a_receiver_that_fails_delays_nothing(pair: Pair, tmp_path: Path) -> Non
             assert monotonic() - began < 10
             receiver.released.set()
         # The log has one line for the begin of the wait, and one for its end.
-        assert daemon.log.count('"wait": "No notices reach the webhook') == 2
+        assert daemon.log.count('"wait": "No notices are delivered to the webhook') == 2
     finally:
         daemon.close()
 

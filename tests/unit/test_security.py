@@ -148,6 +148,11 @@ def test_other_addresses_are_refused_at_start(
     assert exposed == ProtectionOptions(exposed="0.0.0.0")
 
 
+def test_a_check_without_the_api_needs_no_protection() -> None:
+    arguments = [*URIS["verifier"], "--checkOnce", "--bindAddress", "0.0.0.0"]
+    assert verifier.settings.read_settings(arguments).protection == ProtectionOptions()
+
+
 def test_a_wrong_token_file_ends_the_process(
     own_handlers: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from flask import Flask, Response, current_app, g, request
 
 from verifier.runtime.errors import ErrorKind, OperationError
-from verifier.runtime.files import read_private
+from verifier.runtime.files import access_rule, read_private
 
 V = TypeVar("V", bound=Callable[..., Any])
 
@@ -25,7 +25,8 @@ INVALID_TOKEN = ErrorKind(
     "InvalidToken",
     401,
     "The request has no token, or a token that is not in the token file.",
-    "Nothing was done. Send the header `Authorization: Bearer TOKEN` with a token of the file in --tokenFile.",
+    "Nothing was done. Send the header `Authorization: Bearer TOKEN` with a token of the file in the process's option "
+    "--tokenFile. If that file was changed, send SIGHUP to the process: only then does it read the file again.",
 )
 ROLE_NOT_ALLOWED = ErrorKind(
     "RoleNotAllowed",
@@ -38,7 +39,7 @@ INVALID_TOKEN_FILE = ErrorKind(
     500,
     "The file in --tokenFile cannot be used.",
     "Write one token per line, as in `operator TOKEN alice`: the role (reader or operator), the token, and optionally "
-    "a name for the audit log. Lines that begin with # are comments. Only the owner may have access (mode 0600).",
+    "a name for the audit log. Lines that begin with # are comments. " + access_rule("the file"),
 )
 
 # HTTP methods that change nothing. Requests with other methods count as commands.

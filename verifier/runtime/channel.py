@@ -22,7 +22,7 @@ BODY_TOO_LARGE = ErrorKind(
     "RequestEntityTooLarge",
     413,
     "The request body is larger than 1 MB.",
-    "Send a smaller body: name fewer namespaces, or select them by a pattern.",
+    "Send a smaller body: name fewer namespaces or, if the field is a filter, select them by a pattern.",
 )
 
 

@@ -24,6 +24,14 @@ def open_private(path: str, flags: int) -> int:
     return descriptor
 
 
+def access_rule(file: str) -> str:
+    """Return the sentence for operators about the access to a private file. `file` names the file, as in "the file"."""
+    return (
+        f"This process must be able to read {file}, and no other user may have access: use mode 0600 or, if root owns "
+        f"{file}, mode 0640 with the group of this process."
+    )
+
+
 def why_not_private(status: os.stat_result) -> str | None:
     """Return why a file must not hold a secret, such as "the file is not a regular file"; None if the file is private.
 
@@ -58,13 +66,14 @@ def _open_without_waiting(path: str, flags: int) -> int:
 def version(path: Path) -> tuple[int, int] | None:
     """Return a value that changes when the file is written or replaced, or when a link gets a new target.
 
-    Return None if the status of the file cannot be read.
+    The value also changes with the mode and the owner of the file: then a file may become usable. Return None if the
+    status of the file cannot be read.
     """
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_ino, status.st_mtime_ns
+    return status.st_ino, status.st_ctime_ns
 
 
 def _mode(status: os.stat_result) -> int:

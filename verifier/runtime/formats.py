@@ -50,7 +50,9 @@ class Formats:
         """Raise OperationError `unsupported` if this version cannot read the format of the document."""
         found = document.get("format")
         if not isinstance(found, int) or found < self.oldest:
-            reason = f"this version of the program reads format {self.oldest} and later"
+            reason = (
+                f"this version of the program reads the formats {self.oldest} to {self.current}"
+            )
         elif found > self.current:
             reason = (
                 "the format is of a newer version of the program, and this version reads formats up to "

@@ -70,7 +70,8 @@ ADDRESS_NOT_AVAILABLE = ErrorKind(
     "AddressNotAvailable",
     500,
     "The HTTP API cannot listen on its address.",
-    "Stop the other program that listens on this address, or choose another port or address.",
+    "If another program listens on the port, stop that program or choose another port. Otherwise, choose an address of "
+    "this machine (--bindAddress) and a port that the user of this process may use.",
 )
 
 TOO_MANY_READERS = ErrorKind(

@@ -99,7 +99,10 @@ class Operation:
             text = "One JSON object per line. After an error, the last line has the field `error`."
             return {"description": text, "content": {LINES: {"schema": lines}}}
         page = {HTML: {"schema": {"type": "string"}}} if self.page else {}
-        return {"description": "Done.", "content": {self.content: {"schema": self.answer}, **page}}
+        return {
+            "description": "The request succeeded.",
+            "content": {self.content: {"schema": self.answer}, **page},
+        }
 
 
 class SuccessAnswer(Strict):

@@ -310,7 +310,10 @@ def _described(arguments: Sequence[str], table: Sequence[Option], advice: Mappin
         if each.startswith("--") or (each.startswith("-") and len(each) == 2)
     ]
     hints = {f"--{name}": hint for name, hint in advice.items()}
-    return _with_hints(flags, known, hints) or "an argument that belongs to no option"
+    return (
+        _with_hints(flags, known, hints)
+        or "an argument that belongs to no option, and is not shown because it may be secret"
+    )
 
 
 def warn_of_unknown_variables(
@@ -323,7 +326,8 @@ def warn_of_unknown_variables(
     if unknown := unknown_variables(table, prefix, os.environ, others):
         # Log only the names: the values may be secret.
         _log.warning(
-            "Some environment variables have no effect, because they belong to no option. Check the spelling.",
+            "Some environment variables have no effect, because no option reads them. Check their names: --help lists "
+            "the variables of all options.",
             extra={"variables": unknown},
         )
 

@@ -29,7 +29,7 @@ OPTIONS = (
     ),
     Option(
         "tlsCertFile",
-        "PEM file with the certificate of the API and its chain; if tlsKeyFile is also given, the API uses HTTPS",
+        "PEM file with the certificate of the API and its chain; the API then uses HTTPS, and tlsKeyFile is required",
         value="FILE",
     ),
     Option("tlsKeyFile", "PEM file with the private key of tlsCertFile", value="FILE"),
@@ -77,7 +77,7 @@ def read_options(values: Mapping[str, Any]) -> ProtectionOptions:
     exposed = not protected and not is_loopback(address)
     if exposed and not values["insecureRemote"]:
         raise ValueError(
-            f"bindAddress {address!r} is not a loopback address, so other machines could control this process. "
+            f"bindAddress {address!r} is not a loopback address, so other machines can reach this process. "
             "Give tokenFile, tlsCertFile and tlsKeyFile, or use 127.0.0.1 and an SSH tunnel. insecureRemote allows the "
             "address without these files"
         )
@@ -147,14 +147,14 @@ def _reload(files: Iterable[Reloadable]) -> None:
         try:
             each.reload()
             _log.info(
-                "Reloaded a file with tokens, a certificate or a secret.",
+                "Read a file with tokens, a certificate, a connection string or a secret again.",
                 extra={"file": each.name},
             )
         except OperationError as error:
             _log.error(
-                "Could not reload a file with tokens, a certificate or a secret; the process keeps using the former "
-                "content. Correct the file. A certificate or connection string is then used within seconds; for tokens "
-                "and other secrets, send SIGHUP.",
+                "Could not reload a file with tokens, a certificate, a connection string or a secret; the process "
+                "keeps using the former content. Correct the file. A certificate or connection string is then used "
+                "within seconds; for tokens and the secret of a webhook, send SIGHUP again.",
                 extra={"file": each.name, "error": f"{error.kind.name}: {error}"},
             )
 
@@ -162,7 +162,7 @@ def _reload(files: Iterable[Reloadable]) -> None:
 def _warn_of_exposure(options: ProtectionOptions) -> None:
     lacks = {
         "tokenFile": "anyone who reaches the port controls this process",
-        "tlsCertFile": "tokens and answers can be read on the network",
+        "tlsCertFile": "requests, with their tokens, and answers can be read on the network",
     }
     given = {"tokenFile": options.token_file, "tlsCertFile": options.certificate}
     missing = [f"without {name}, {lacks[name]}" for name, file in given.items() if file is None]

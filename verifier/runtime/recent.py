@@ -132,7 +132,8 @@ class _RecentCommand(Strict):
         "The name of the error with which the command was refused; null if it was accepted.",
     )
     errorDescription = nullable(
-        fields.String, "The reason why the command was refused; null if it was accepted."
+        fields.String,
+        f"The reason why the command was refused, cut after {_LONGEST} characters; null if it was accepted.",
     )
 
 
@@ -140,7 +141,7 @@ class _RecentCommand(Strict):
 RECENT_COMMANDS = always(
     fields.List,
     f"The last {_MOST} commands that this process has answered, the newest first. Requests without a sufficient token, "
-    "or from another website, are left out.",
+    "with a Host header that is not allowed, or from another website, are left out.",
     fields.Nested(_RecentCommand),
 )
 

@@ -97,13 +97,13 @@ def _refuse_foreign_page(host: str) -> None:
     if origin is not None and not _is_same_origin(origin, host):
         raise OperationError(
             ORIGIN_NOT_ALLOWED,
-            f"A web page of another host or port sent the command: the header Origin is {origin!r}.",
+            f"The header Origin of the command is {origin!r}, which does not fit its header Host, {host!r}.",
         )
     site = request.headers.get("Sec-Fetch-Site", "").lower()
     if site in _FOREIGN_SITES:
         raise OperationError(
             ORIGIN_NOT_ALLOWED,
-            f"A web page of another host or port sent the command: the header Sec-Fetch-Site is {site!r}.",
+            f"The header Sec-Fetch-Site of the command is {site!r}: a web page of another host or port sent it.",
         )
 
 

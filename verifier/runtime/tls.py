@@ -17,14 +17,14 @@ from typing import Any
 
 from verifier.runtime.channel import Channel
 from verifier.runtime.errors import ErrorKind, OperationError
-from verifier.runtime.files import version, why_not_private
+from verifier.runtime.files import access_rule, version, why_not_private
 
 INVALID_CERTIFICATE = ErrorKind(
     "InvalidCertificate",
     500,
     "The files in --tlsCertFile and --tlsKeyFile cannot be used.",
-    "Use PEM files: the certificate followed by its chain, and its private key without a password. Only the owner may "
-    "have access to the key (mode 0600).",
+    "Use PEM files: the certificate followed by its chain, and its private key without a password. "
+    + access_rule("the file of the key"),
 )
 
 # The size of a TLS record, in bytes. Write no more at once: if OpenSSL sent only a part of a larger write, the whole

@@ -116,11 +116,14 @@ def watch(show: Callable[[tuple[LongWait, ...]], None], sleep: Callable[[float],
         show(tuple(current.values()))
         for what in current.keys() - known.keys():
             _log.warning(
-                "This process has been waiting for some time. The field `wait` names the cause and the remedy.",
+                "A wait has become long. The field `wait` names the cause and the remedy.",
                 extra={"wait": current[what].text},
             )
         for what in known.keys() - current.keys():
             seconds = round(known[what].seconds, 1)
-            _log.info("A long wait has ended.", extra={"wait": what, "seconds": seconds})
+            _log.info(
+                "A long wait has ended, or its cause has changed.",
+                extra={"wait": what, "seconds": seconds},
+            )
         known = current
         sleep(_INTERVAL)

@@ -26,7 +26,7 @@ import requests
 
 from verifier.runtime import waits
 from verifier.runtime.errors import ErrorKind, OperationError
-from verifier.runtime.files import read_private
+from verifier.runtime.files import access_rule, read_private
 from verifier.runtime.logs import redacted
 from verifier.runtime.metrics import Kind, Metric, single
 from verifier.runtime.options import Option
@@ -40,7 +40,7 @@ INVALID_WEBHOOK_SECRET = ErrorKind(
     500,
     "The file in --webhookSecretFile cannot be used.",
     "Write the secret that the receiver knows as the only line of the file: at least 16 characters, without spaces. "
-    "Only the owner of the file may have access (mode 0600).",
+    + access_rule("the file"),
 )
 OPTIONS = (
     Option(
@@ -71,7 +71,7 @@ _REFUSALS = frozenset({400, 410, 413, 415, 422})
 _LEAST_SECRET = 16
 _REMEDY = (
     "{}. The delivery of the notice is retried; only notices are delayed. Notices in the queue: {}. Check the "
-    "receiver, the URL in --webhook, and the secret in --webhookSecretFile."
+    "receiver, the URL in --webhook and, if the requests are signed, the secret in --webhookSecretFile."
 )
 
 
@@ -283,7 +283,9 @@ class Webhook:
                 if monotonic() - notice.at > _LONGEST_WAIT:
                     self._remove(notice, dropped=1)
                     return
-                wait = wait or waits.begin(f"No notices reach the webhook {origin(self._url)}", "")
+                wait = wait or waits.begin(
+                    f"No notices are delivered to the webhook {origin(self._url)}", ""
+                )
                 wait.remedy = _REMEDY.format(problem, self.figures.waiting)
                 stop.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -380,6 +382,9 @@ def _reason(error: OSError | ValueError) -> str:
 
     The reason does not contain the URL, unlike the text of some errors.
     """
+    if type(error) is OSError and not error.strerror:
+        # The library refuses a file, such as that in REQUESTS_CA_BUNDLE; the text names the file.
+        return f"The request failed: {error}"
     if isinstance(error, requests.ConnectTimeout):
         return f"The receiver did not accept a connection within {_TIMEOUTS[0]:.0f} s"
     if isinstance(error, requests.Timeout):

@@ -90,7 +90,7 @@ def test_other_text_stays() -> None:
         "The operator restarted it; a reader may not. Add --passwordFile FILE, or --tokenFile.",
         "Not authorized on shop to execute find",
         '{"lsid": "82", "password": "", "host": "c"}',
-        "No notices reach the webhook https://alerts.example:8443",
+        "No notices are delivered to the webhook https://alerts.example:8443",
         "resume_token=82ff",
     ):
         assert redacted(text) == text

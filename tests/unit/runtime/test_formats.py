@@ -31,7 +31,7 @@ def test_the_upgrade_steps_after_a_format_are_run(number: int, steps: str) -> No
     "number, reason",
     [
         (6, "has format 6: the format is of a newer version.* up to 5. Start the newer version"),
-        (2, "has format 2: this version of the program reads format 3 and later"),
+        (2, "has format 2: this version of the program reads the formats 3 to 5"),
         (None, "has format None: this version of the program reads"),
         ("4", "has format 4: this version of the program reads"),
     ],

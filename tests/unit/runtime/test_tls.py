@@ -234,6 +234,19 @@ def test_changed_files_are_noticed_once(tmp_path: Path) -> None:
     assert not certificate.is_outdated
 
 
+def test_a_corrected_mode_is_noticed(tmp_path: Path) -> None:
+    write_certificate(tmp_path, "first")
+    path = tmp_path / "server.pem"
+    certificate = Certificate(path, path)
+    path.chmod(0o644)
+    with pytest.raises(OperationError, match="can be accessed by other users"):
+        certificate.reload()
+    assert not certificate.is_outdated
+    path.chmod(0o600)
+    assert certificate.is_outdated
+    certificate.reload()
+
+
 def encrypted(key: bytes) -> bytes:
     return load_pem_private_key(key, None).private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"password")

@@ -61,8 +61,8 @@ def test_the_beginning_and_the_end_of_a_long_wait_are_logged_once(
         waits.watch(show, lambda seconds: stop.sleep(0.0))
     assert seen == [["a lock"]] * 3 + [[]] * 2
     assert [each.message for each in caplog.records] == [
-        "This process has been waiting for some time. The field `wait` names the cause and the remedy.",
-        "A long wait has ended.",
+        "A wait has become long. The field `wait` names the cause and the remedy.",
+        "A long wait has ended, or its cause has changed.",
     ]
 
 

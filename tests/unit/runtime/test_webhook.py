@@ -95,7 +95,7 @@ def test_a_receiver_that_is_down_gets_everything_later(monkeypatch: pytest.Monke
         for number in range(5):
             hook.post("state", 0.0, state=str(number))
         (wait,) = wait_for(waits.long_waits, "a wait that is visible")
-        assert wait.what == f"No notices reach the webhook http://127.0.0.1:{port}"
+        assert wait.what == f"No notices are delivered to the webhook http://127.0.0.1:{port}"
         assert "Connection refused" in wait.remedy and "in the queue: 5" in wait.remedy
         assert "T0k3n" not in wait.text
         wait_for(lambda: hook.figures.failed >= 3, "retries")
@@ -140,6 +140,17 @@ def test_no_wrong_setting_ends_the_thread(
     with running(hook):
         wait_for(lambda: hook.figures.failed >= 2, "retries")
     assert hook.figures.waiting == 1
+
+
+def test_a_wrong_file_of_certificates_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "LONG", 0.0)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere")
+    hook = Webhook(WebhookOptions("https://127.0.0.1:1/T0k3n"))
+    hook.post("state", 0.0)
+    with running(hook):
+        (wait,) = wait_for(waits.long_waits, "a wait that is visible")
+    assert "invalid path: /nowhere" in wait.remedy
+    assert "T0k3n" not in wait.text
 
 
 @pytest.mark.parametrize("status", [302, 307, 401, 404, 429, 500, 503])

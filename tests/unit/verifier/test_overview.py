@@ -37,7 +37,7 @@ TABLE = CheckProgress(
 @pytest.mark.parametrize(
     "progress, text, command",
     [
-        (CheckProgress(), "No check was started.", "check"),
+        (CheckProgress(), "No check is running, and there is no result to show.", "check"),
         (RUNNING, "for the first time", None),
         (replace(RUNNING, phase=Phase.RECHECK), "until you end the check", "writesOff"),
         (replace(RUNNING, phase=Phase.RECHECK, writes_off=True), "the last changes", None),

@@ -58,7 +58,8 @@ def test_the_full_report_of_a_failed_check() -> None:
     lines = report(FAILED, [*map(document_mismatch, keys)], [DEFINITION_MISMATCH])
     verdict = (
         "FAILED: the clusters differ. Do not switch to the destination. "
-        "Fix the cause of the reported mismatches, then check again."
+        "If a sync is running that is not COMMITTED yet, first commit it. Otherwise, fix the cause of the reported "
+        "mismatches. Then check again."
     )
     assert lines == [
         verdict,
