@@ -414,7 +414,7 @@ class Catalog:
         """
         for index in self._missing(definition, indexes) if indexes else []:
             # One command for each index: the server builds none of the indexes in a command if one conflicts.
-            command = {"createIndexes": definition.namespace.collection, "indexes": [index]}
+            command = {"createIndexes": definition.storage.collection, "indexes": [index]}
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
     def _make_unique(self, namespace: Namespace, command: dict[str, Any]) -> None:
@@ -435,12 +435,14 @@ class Catalog:
     def _missing(self, definition: CollectionSpec, indexes: list[Document]) -> list[Document]:
         """Return those of the `indexes` that a collection lacks; empty if users have dropped or replaced it.
 
-        A collection counts as replaced if it has no index of the definition. `createIndexes` would create a dropped
-        collection again.
+        A collection counts as replaced if it is of another kind, or if the sync has built indexes and it has none of
+        them. `createIndexes` would create a dropped collection again.
         """
         found = self._find(definition.namespace)
         built = standin.stand_in(definition).indexes.keys()
-        if found is None or built.isdisjoint(found.indexes):
+        if found is None or found.kind is not definition.kind:
+            return []
+        if built and built.isdisjoint(found.indexes):
             return []
         return [each for each in indexes if each["name"] not in found.indexes]
 

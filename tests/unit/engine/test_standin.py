@@ -208,6 +208,15 @@ class TestTwins:
     def test_without_indexes_none_is_deferred(self) -> None:
         assert deferred_names(spec()) == frozenset()
 
+    def test_a_ttl_index_of_a_time_series_is_deferred(self) -> None:
+        """Servers refuse a collMod of the expiration of such an index."""
+        ttl = index("ttl", key={"control.min.at": 1}, expireAfterSeconds=5)
+        definition = spec(PLAIN, ttl, kind=Kind.TIME_SERIES)
+        assert set(stand_in(definition).indexes) == {"plain"}
+        assert list(weakenings(definition)) == [{"dropIndexes": "orders", "index": "ttl"}]
+        assert list(expirations(definition, stand_in(definition))) == []
+        assert deferred_indexes(definition) == [ttl]
+
     def test_indexes_that_only_an_earlier_version_deferred_are_built_as_prepared(self) -> None:
         active, trial = (
             index(name, unique=True, partialFilterExpression={"state": name}, expireAfterSeconds=5)
