@@ -315,7 +315,7 @@ class Catalog:
             if name not in found or not standin.is_modifiable(found[name], index):
                 self._create_index(definition, index)
             elif not same_index(found[name], index):
-                self._make_ttl(definition, index)
+                self._modify_index(definition, found[name], index)
         if exchanging:
             self._drop_index(namespace, sharding.SPARE)
 
@@ -335,14 +335,15 @@ class Catalog:
                 error.kind, f"Index {index['name']}: {error.description}"
             ) from error.__cause__
 
-    def _make_ttl(self, definition: CollectionSpec, index: Document) -> None:
-        """Turn an existing index into the TTL index `index`; replace it if the server refuses to change it.
+    def _modify_index(self, definition: CollectionSpec, found: Document, index: Document) -> None:
+        """Turn the existing index `found` into `index`; replace it if the server refuses to change it.
 
-        For example, servers refuse to change the indexes of time-series collections.
+        `createIndexes` is not enough: the server would leave a hidden index hidden.
         """
-        command = standin.expiring(definition.namespace.collection, index)
-        if self._run(definition.namespace, command, failures.INVALID_OPTIONS) is None:
-            self._create_index(definition, index)
+        name = definition.namespace.collection
+        for command in standin.modifications(name, found, index):
+            if self._run(definition.namespace, command, failures.INVALID_OPTIONS) is None:
+                self._create_index(definition, index)
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:
         indexes = read(lambda: list_indexes(self._destination_client, *namespace), self._stop)

@@ -20,6 +20,7 @@ from syncsvc.engine.definitions.standin import (
     earlier_indexes,
     expirations,
     is_modifiable,
+    modifications,
     preparations,
     prepared,
     serving,
@@ -65,12 +66,20 @@ KEPT: Document = {
         (index(), index(), True),
         (index(), index(expireAfterSeconds=NEVER_SECONDS), True),
         (index(expireAfterSeconds=5), index(expireAfterSeconds=NEVER_SECONDS), True),
+        (index(hidden=True), index(), True),
+        (index(hidden=True), index(expireAfterSeconds=5), True),
         (index(expireAfterSeconds=5), index(), False),
         (index(sparse=True), index(expireAfterSeconds=5), False),
+        (index(hidden=True, sparse=True), index(), False),
     ],
 )
 def test_modifiable_indexes(found: Document, wanted: Document, expected: bool) -> None:
     assert is_modifiable(found, wanted) is expected
+    if expected:
+        built = {"i": found}
+        for command in modifications("orders", found, wanted):
+            built = after(built, command)
+        assert {name: value for name, value in built["i"].items() if value is not False} == wanted
 
 
 class TestStandIn:
