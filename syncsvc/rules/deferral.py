@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from verifier.cluster.specification import CollectionSpec, Document
+from verifier.cluster.specification import CollectionSpec, Document, Kind
 
 
 def deferred_names(definition: CollectionSpec) -> frozenset[str]:
@@ -13,8 +13,13 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
     A plain index is deferred if it has the same key, collation, `sparse` and `wildcardProjection` as a unique one, and
     both or neither have a partial filter: the server may refuse to build the plain one until the other one has become
     unique. A unique index is never deferred: duplicates must be refused from the moment at which users may write.
+
+    A TTL index of a time-series collection is deferred, too, because servers refuse to change the expiration of such an
+    index. Only MongoDB 7.0 and newer have such indexes.
     """
     indexes = definition.indexes.values()
+    if definition.kind is Kind.TIME_SERIES:
+        return frozenset(each["name"] for each in indexes if "expireAfterSeconds" in each)
     unique = [_signature(each) for each in indexes if each.get("unique")]
     if not unique:
         return frozenset()

@@ -259,6 +259,17 @@ def test_a_running_sync_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> Non
     assert DEFINITIONS <= repaired(daemon)
 
 
+def test_an_index_that_a_user_has_hidden_becomes_visible(pair: Pair, daemon: Daemon) -> None:
+    """The server answers a createIndexes of a hidden index that the index exists, and leaves it hidden."""
+    writes.fill(pair.source.client)
+    pair.source.client.d.c.create_index("n", name="n")
+    daemon.start(verification=AUTO)
+    daemon.wait_until_committable()
+    behind_our_back(pair, {"collMod": "c", "index": {"name": "n", "hidden": True}})
+    daemon.commit()
+    pair.assert_equal()
+
+
 @pytest.mark.full
 @JUDGING_SOON
 @across(SHARDED)

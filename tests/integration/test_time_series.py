@@ -110,6 +110,20 @@ def test_an_index_that_the_destination_creates_itself_is_dropped(
     assert found == {"weather": ["by place"] if build != "never" else [], "plain": []}
 
 
+def test_a_ttl_index_of_a_time_series_expires_measurements_after_the_commit(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Servers of 7.0 and newer have such indexes, with a filter; 6.0 accepts them only on the buckets."""
+    d = pair.source.client.d
+    d.create_collection("weather", timeseries=time_series.WEATHER)
+    time_series.measure(d, "weather", 10)
+    ttl = {"key": {"control.min.at": 1}, "name": "ttl", "expireAfterSeconds": 10**9}
+    d.command({"createIndexes": "system.buckets.weather", "indexes": [ttl]})
+    daemon.start(verification={"enabled": True, "repair": "never"})
+    daemon.commit()
+    pair.assert_equal()
+
+
 def test_a_mark_for_mixed_schemas_is_copied(pair: Pair, daemon: Daemon) -> None:
     """Sync a time-series collection that is marked for mixed schemas, as patched servers mark it (SERVER-91195)."""
     flag = "app_metadata=(timeseriesBucketsMayHaveMixedSchemaData=true)"

@@ -168,6 +168,7 @@ _REFUSAL_CODES = frozenset(
             5,
             9,
             10,
+            11,  # UserNotFound
             14,
             15,
             16,
@@ -178,6 +179,7 @@ _REFUSAL_CODES = frozenset(
             26,
             27,
             28,
+            31,  # RoleNotFound
             34,
             40,
             47,

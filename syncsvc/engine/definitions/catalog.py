@@ -315,7 +315,7 @@ class Catalog:
             if name not in found or not standin.is_modifiable(found[name], index):
                 self._create_index(definition, index)
             elif not same_index(found[name], index):
-                self._make_ttl(definition, index)
+                self._modify_index(definition, found[name], index)
         if exchanging:
             self._drop_index(namespace, sharding.SPARE)
 
@@ -335,14 +335,15 @@ class Catalog:
                 error.kind, f"Index {index['name']}: {error.description}"
             ) from error.__cause__
 
-    def _make_ttl(self, definition: CollectionSpec, index: Document) -> None:
-        """Turn an existing index into the TTL index `index`; replace it if the server refuses to change it.
+    def _modify_index(self, definition: CollectionSpec, found: Document, index: Document) -> None:
+        """Turn the existing index `found` into `index`; replace it if the server refuses to change it.
 
-        For example, servers refuse to change the indexes of time-series collections.
+        `createIndexes` is not enough: the server would leave a hidden index hidden.
         """
-        command = standin.expiring(definition.namespace.collection, index)
-        if self._run(definition.namespace, command, failures.INVALID_OPTIONS) is None:
-            self._create_index(definition, index)
+        name = definition.namespace.collection
+        for command in standin.modifications(name, found, index):
+            if self._run(definition.namespace, command, failures.INVALID_OPTIONS) is None:
+                self._create_index(definition, index)
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:
         indexes = read(lambda: list_indexes(self._destination_client, *namespace), self._stop)
@@ -414,7 +415,7 @@ class Catalog:
         """
         for index in self._missing(definition, indexes) if indexes else []:
             # One command for each index: the server builds none of the indexes in a command if one conflicts.
-            command = {"createIndexes": definition.namespace.collection, "indexes": [index]}
+            command = {"createIndexes": definition.storage.collection, "indexes": [index]}
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
     def _make_unique(self, namespace: Namespace, command: dict[str, Any]) -> None:
@@ -435,12 +436,14 @@ class Catalog:
     def _missing(self, definition: CollectionSpec, indexes: list[Document]) -> list[Document]:
         """Return those of the `indexes` that a collection lacks; empty if users have dropped or replaced it.
 
-        A collection counts as replaced if it has no index of the definition. `createIndexes` would create a dropped
-        collection again.
+        A collection counts as replaced if it is of another kind, or if the sync has built indexes and it has none of
+        them. `createIndexes` would create a dropped collection again.
         """
         found = self._find(definition.namespace)
         built = standin.stand_in(definition).indexes.keys()
-        if found is None or built.isdisjoint(found.indexes):
+        if found is None or found.kind is not definition.kind:
+            return []
+        if built and built.isdisjoint(found.indexes):
             return []
         return [each for each in indexes if each["name"] not in found.indexes]
 

@@ -18,7 +18,7 @@ from bson.int64 import Int64
 
 from syncsvc.rules import sharding
 from syncsvc.rules.deferral import deferred_names, earlier_names
-from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
+from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index, without
 
 # Limits that are not reached in practice: the largest expireAfterSeconds that the server accepts (68 years), and a
 # petabyte.
@@ -181,21 +181,24 @@ def expirations(definition: CollectionSpec, present: CollectionSpec) -> Iterator
     for index in _built(supported(definition)):
         found = present.indexes.get(index["name"], {})
         if _EXPIRES in index and found.get(_EXPIRES) == NEVER_SECONDS:
-            yield expiring(name, index)
-
-
-def expiring(collection: str, index: Document) -> Command:
-    """Return the collMod command that gives an existing index of a collection the expiration of `index`."""
-    return _modify(collection, index, expireAfterSeconds=index[_EXPIRES])
+            yield _modify(name, index, expireAfterSeconds=index[_EXPIRES])
 
 
 def is_modifiable(found: Document, wanted: Document) -> bool:
-    """Return whether the index `found` equals `wanted`, or would equal it after the command of `expiring`.
+    """Return whether the index `found` equals `wanted`, an index of a stand-in, or would after `modifications`.
 
     collMod can add or change the expiration of an index, but not remove it.
     """
     changed = {**found, _EXPIRES: wanted[_EXPIRES]} if _EXPIRES in wanted else found
-    return same_index(changed, wanted)
+    return same_index(without(changed, {"hidden"}), wanted)
+
+
+def modifications(collection: str, found: Document, wanted: Document) -> Iterator[Command]:
+    """Yield the collMod commands that turn the index `found` into `wanted`; it must be modifiable (`is_modifiable`)."""
+    if found.get("hidden"):
+        yield _modify(collection, wanted, hidden=False)
+    if _EXPIRES in wanted and found.get(_EXPIRES) != wanted[_EXPIRES]:
+        yield _modify(collection, wanted, expireAfterSeconds=wanted[_EXPIRES])
 
 
 def conversions(definition: CollectionSpec) -> Iterator[Command]:

@@ -94,6 +94,12 @@ def test_permanent_errors_are_not_transient(error: BaseException) -> None:
     assert named_kind(error) is not CLUSTER_UNREACHABLE
 
 
+@pytest.mark.parametrize("code", [11, 26, 27, 31, 48, 85, 86, 166, 361])
+def test_an_answer_that_callers_expect_is_not_retried(code: int) -> None:
+    """For example, the answer to the second attempt of a drop, if the reply to the first one was lost."""
+    assert failures.temporary(failure(code)) is None
+
+
 @pytest.mark.parametrize("code", [286, 136])
 def test_lost_history_has_an_error_name(code: int) -> None:
     assert is_history_lost(failure(code))

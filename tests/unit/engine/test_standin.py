@@ -20,6 +20,7 @@ from syncsvc.engine.definitions.standin import (
     earlier_indexes,
     expirations,
     is_modifiable,
+    modifications,
     preparations,
     prepared,
     serving,
@@ -65,12 +66,20 @@ KEPT: Document = {
         (index(), index(), True),
         (index(), index(expireAfterSeconds=NEVER_SECONDS), True),
         (index(expireAfterSeconds=5), index(expireAfterSeconds=NEVER_SECONDS), True),
+        (index(hidden=True), index(), True),
+        (index(hidden=True), index(expireAfterSeconds=5), True),
         (index(expireAfterSeconds=5), index(), False),
         (index(sparse=True), index(expireAfterSeconds=5), False),
+        (index(hidden=True, sparse=True), index(), False),
     ],
 )
 def test_modifiable_indexes(found: Document, wanted: Document, expected: bool) -> None:
     assert is_modifiable(found, wanted) is expected
+    if expected:
+        built = {"i": found}
+        for command in modifications("orders", found, wanted):
+            built = after(built, command)
+        assert {name: value for name, value in built["i"].items() if value is not False} == wanted
 
 
 class TestStandIn:
@@ -207,6 +216,15 @@ class TestTwins:
 
     def test_without_indexes_none_is_deferred(self) -> None:
         assert deferred_names(spec()) == frozenset()
+
+    def test_a_ttl_index_of_a_time_series_is_deferred(self) -> None:
+        """Servers refuse a collMod of the expiration of such an index."""
+        ttl = index("ttl", key={"control.min.at": 1}, expireAfterSeconds=5)
+        definition = spec(PLAIN, ttl, kind=Kind.TIME_SERIES)
+        assert set(stand_in(definition).indexes) == {"plain"}
+        assert list(weakenings(definition)) == [{"dropIndexes": "orders", "index": "ttl"}]
+        assert list(expirations(definition, stand_in(definition))) == []
+        assert deferred_indexes(definition) == [ttl]
 
     def test_indexes_that_only_an_earlier_version_deferred_are_built_as_prepared(self) -> None:
         active, trial = (
