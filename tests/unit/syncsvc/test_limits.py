@@ -107,9 +107,7 @@ def test_a_change_does_not_wait_for_another_one() -> None:
 def test_auto_limits_the_present_work(
     phase: Phase, state: State, adopts: bool, work: Limit | None
 ) -> None:
-    sync = known(
-        run_record(phase=phase, state=state), ProgressSnapshot(adopts_collection=adopts)
-    )
+    sync = known(run_record(phase=phase, state=state), ProgressSnapshot(adopts_collection=adopts))
     assert work_of(sync) is work
 
 
