@@ -195,7 +195,7 @@ class Limiter:
         """Measure the sync's throughput; with `auto`, measure the clusters' load, and adjust the automatic limit."""
         sync, auto = self._take(), self._limits.auto
         self._admitted.append((monotonic(), self._pace.amounts))
-        work = _WORK.get(sync.record.phase) if sync.record and is_active(sync) else None
+        work = work_of(sync)
         measured_in = sync.record and (sync.record.fence, sync.record.reversals)
         if measured_in != self._measured_in:
             self._measured_in, self._flows = measured_in, _no_flows()
@@ -265,6 +265,16 @@ class Limiter:
         else:
             del shares[Limit.EVENTS]
             self._progress.warn(WarningKind.LIMIT_SUSPENDED, _SUSPENDED.format(why))
+
+
+def work_of(sync: Sync) -> Limit | None:
+    """Return the limit that `auto` lowers to slow down the present work of the sync; None if there is no such work."""
+    if sync.record is None or not is_active(sync):
+        return None
+    if sync.snapshot.adopts_collection:
+        # A collection is copied that became part of the sync after its start. No change events are applied meanwhile.
+        return Limit.COPY_BYTES
+    return _WORK.get(sync.record.phase)
 
 
 def _measured(sync: Sync) -> dict[str, str]:

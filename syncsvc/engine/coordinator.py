@@ -296,18 +296,21 @@ class Coordinator(Phases):
     def _have_caught_up(self, application: Application) -> bool:
         copy_end = self._context.run.record.copy_end
         assert copy_end is not None
-        lag = self._context.progress.snapshot.lag_seconds
+        snapshot = self._context.progress.snapshot
+        lag = snapshot.lag_seconds
         if not application.passed.is_past(copy_end) or lag is None or lag > MOST_LAG:
             return False
-        # The lag does not show yet that the destination builds withheld indexes, which may take hours.
-        if not application.has_tried_withheld:
+        # The lag does not show yet that the destination builds withheld indexes, or that a collection is copied that
+        # became part of the sync after its start. Both may take hours.
+        if not application.has_tried_withheld or snapshot.adopts_collection:
             return False
         # Use the records that `Instances.watch` has read: this method may run many times a second for weeks.
         return self._context.instances.all_held(is_near(application.passed, copy_end))
 
     def _hindrances(self, application: Application) -> Iterator[str]:
         """Yield the reasons why a commit is not possible that no other figure of the progress shows, as sentences."""
-        warnings = self._context.progress.snapshot.warnings
+        snapshot = self._context.progress.snapshot
+        warnings = snapshot.warnings
         if not application.has_tried_withheld and WarningKind.INDEXES_WITHHELD in warnings:
             yield "The indexes that were withheld from the destination during the copy are not built yet."
         if self._shard_keys.resharded:
@@ -317,6 +320,8 @@ class Coordinator(Phases):
             yield f"Changed definitions are not applied to the destination yet: {some_of(listing.collections)}."
         elif not self._definitions.unchanged and WarningKind.DEFINITIONS_CHANGED not in warnings:
             yield "The definitions on the source have not been compared again since the copy."
+        if snapshot.adopts_collection and not self._shard_keys.resharded and listing is None:
+            yield "A collection that became part of the sync after its start is being copied. Later changes wait."
 
     def _publish(self, caught_up: bool, hindrances: tuple[str, ...] = ()) -> None:
         """Publish whether the sync has caught up together with the reasons why not, so that no reader sees only one."""

@@ -143,6 +143,28 @@ def test_a_collection_that_is_gone_before_its_second_copy_ends(
     assert_equal(pair)
 
 
+def test_a_collection_that_is_renamed_into_the_filter_and_resharded_is_copied(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Rename a collection into the filter and reshard it while the daemon is down."""
+    client = pair.source.client
+    fill(client)
+    client.d.ranged.rename("excluded")
+    selected = [{"database": "d", "collections": ["ranged", "plain"]}]
+    daemon.start(includeNamespaces=selected)
+    daemon.wait_until_committable()
+    daemon.kill()
+    client.d.excluded.rename("ranged")
+    reshard(client)
+    write(client)
+    daemon.run()
+    daemon.commit()
+    of_source, of_destination = (
+        [*each.client.d.ranged.find(sort=["_id"])] for each in (pair.source, pair.destination)
+    )
+    assert of_source and of_source == of_destination
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("options", [{}, EXISTING], ids=["alone", "beside other data"])
 def test_a_renamed_collection_is_copied_again(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pymongo.errors import OperationFailure
 
+from syncsvc.engine.run.points import Point
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.behaviours import time_series
@@ -120,6 +121,25 @@ def test_a_ttl_index_of_a_time_series_expires_measurements_after_the_commit(
     ttl = {"key": {"control.min.at": 1}, "name": "ttl", "expireAfterSeconds": 10**9}
     d.command({"createIndexes": "system.buckets.weather", "indexes": [ttl]})
     daemon.start(verification={"enabled": True, "repair": "never"})
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_time_series_that_is_replaced_during_its_copy_keeps_its_name(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Drop and create a new time-series collection again while the daemon, killed during its copy, is down."""
+    d = pair.source.client.d
+    d.c.insert_one({"_id": 1})
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill_at(Point.BATCH_WRITTEN)
+    time_series.weather(d)
+    daemon.wait_until_killed()
+    for name in ("weather", "dropped", "collated"):
+        d.drop_collection(name)
+    time_series.weather(d)
+    daemon.run()
     daemon.commit()
     pair.assert_equal()
 

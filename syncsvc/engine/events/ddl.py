@@ -330,6 +330,7 @@ class DefinitionEvents:
             self._drop_collection(event.replaced)
         self._recreated.forget(before, event.collection)
         self._renames.follow(event.collection, before, name)
+        self._take_over_if_missing(event.collection, name)
         self._renames.release(self._names.to_destination(before))
 
     def _modify(self, event: DefinitionEvent) -> None:
@@ -422,7 +423,18 @@ class DefinitionEvents:
             self._renames.drop(record)
         # Copy the collection again, so that it is sharded while it is empty. If the process is killed in between, this
         # event is applied again, and finds no record or an unfinished copy.
-        self._renames.adopt(event.collection, event.namespace.owner)
+        name = event.namespace.owner
+        self._renames.adopt(event.collection, name)
+        self._take_over_if_missing(event.collection, name)
+
+    def _take_over_if_missing(self, uuid: bytes, name: Namespace) -> None:
+        """Copy the source's collection `name` if the collection `uuid`, which had this name, is not synced.
+
+        A sharded source may have resharded or moved the collection `uuid` before it could be copied. The new collection
+        has another UUID, and no later event says that it exists.
+        """
+        if self._registry.get(uuid) is None:
+            self._recreated.take_over(name)
 
     def _shards(self, record: CollectionRecord, event: DefinitionEvent) -> bool:
         """Shard a collection on the destination; return False if two documents there have the same unique shard key.

@@ -195,13 +195,17 @@ class Renames:
         self.drop(record)
 
     def drop(self, record: CollectionRecord) -> None:
+        self._remove(record)
+        self.release(record.definition.namespace)
+
+    def _remove(self, record: CollectionRecord) -> None:
+        """Drop a collection on the destination, and remove its record, but give its name to no other collection."""
         self._catalog.drop(record.definition.namespace)
         # Remove the record after the drop: if the process is killed in between, the next one drops the collection
         # again.
         self._registry.remove(record)
         self._context.progress.collections.forget(record.uuid)
         self._context.observe(Point.RECORD_REMOVED, str(record.source_name))
-        self.release(record.definition.namespace)
 
     def vacate(self, record: CollectionRecord) -> CollectionRecord:
         """Drop a collection on the destination, and save a temporary name in its record, which is kept and returned.
@@ -297,6 +301,7 @@ class Renames:
             found = replace(found, namespace=name)
             check(found, target)
             wanted = destined(found, target)
+            self._free_for_time_series(wanted)
             # Partitions may be left from a time when the collection was synced before.
             self._context.partitions.forget(uuid)
             record = new_record(
@@ -315,6 +320,18 @@ class Renames:
         copy_all(self._context, self._stop)
         # `follow` renames only collections whose copy is recorded as done.
         settle(self._context)
+
+    def _free_for_time_series(self, wanted: CollectionSpec) -> None:
+        """Remove the collection that has the name of `wanted` on the destination, if `wanted` is a new time series.
+
+        Servers cannot rename time-series collections, so `wanted` must not get a temporary name. The source no longer
+        has the other collection under this name: for example, users have dropped it, and a process that was killed
+        while it copied this collection had not read the drop event yet. If users have renamed it, the event of the
+        rename copies it.
+        """
+        holder = self._registry.at(wanted.namespace)
+        if wanted.kind is Kind.TIME_SERIES and holder is not None:
+            self._remove(holder)
 
 
 def renamed_out(before: Namespace, name: Namespace) -> OperationError:

@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from syncsvc.background.limiter import Limiter
+from syncsvc.background.limiter import Limiter, work_of
 from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.progress import Progress, ProgressSnapshot
 from syncsvc.limits import Limit, Limits, limits_of, merged, rates_shown, share_of
 from syncsvc.reports.sync import Sync
 from syncsvc.schemas import LimitsSchema
-from syncsvc.state import State
+from syncsvc.state import Phase, State
 from tests.unit.deadlines import no_longer_than
+from tests.unit.syncsvc.records import known, run_record
 from verifier.runtime.errors import OperationError
 from verifier.runtime.schemas import load
 
@@ -91,6 +92,23 @@ def test_a_change_does_not_wait_for_another_one() -> None:
         first.result()
     limiter.change({"eventsPerSecond": 3})
     assert limiter.limits.rates == {Limit.THREADS: 1, Limit.EVENTS: 3}
+
+
+@pytest.mark.parametrize(
+    "phase, state, adopts, work",
+    [
+        (Phase.COPYING, State.RUNNING, False, Limit.COPY_BYTES),
+        (Phase.INDEXING, State.RUNNING, False, None),
+        (Phase.APPLYING, State.RUNNING, False, Limit.EVENTS),
+        (Phase.APPLYING, State.RUNNING, True, Limit.COPY_BYTES),
+        (Phase.APPLYING, State.PAUSED, False, None),
+    ],
+)
+def test_auto_limits_the_present_work(
+    phase: Phase, state: State, adopts: bool, work: Limit | None
+) -> None:
+    sync = known(run_record(phase=phase, state=state), ProgressSnapshot(adopts_collection=adopts))
+    assert work_of(sync) is work
 
 
 def test_the_first_of_two_windows_counts() -> None:
