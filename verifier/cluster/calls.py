@@ -105,7 +105,7 @@ class CallListener(CommandListener):
     """
 
     def __init__(self, cluster: str) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._outstanding: dict[int, waits.Wait] = {}
 
     def started(self, event: CommandStartedEvent) -> None:
@@ -114,7 +114,7 @@ class CallListener(CommandListener):
             event.command_name,
             _namespace(event),
             f"{host}:{port}",
-            self._cluster,
+            self.cluster,
             builds_indexes(event.command),
         )
         _thread.newest = call

@@ -200,6 +200,12 @@ def connect(
         raise _refusal(uri, error) from error
 
 
+def name_of(client: Client) -> str:
+    """Return the operator's name for the cluster of a client; "cluster" if `connect` was given no name."""
+    listeners = client.options.event_listeners
+    return next((each.cluster for each in listeners if isinstance(each, CallListener)), "cluster")
+
+
 def tls_hint(client: Client, error: PyMongoError) -> str:
     """Return a sentence to append to the text of a failed connection; empty unless TLS may be the cause.
 
