@@ -288,7 +288,10 @@ def replacing_connections(client: Client) -> Iterator[None]:
         # Nothing was sent. The connection was opened while the member was neither primary nor secondary, as in a
         # rollback. The driver never accepts sessions on it, even if the member is the primary now.
         _discard_connections(client)
-        raise AutoReconnect(str(error)) from error
+        raise AutoReconnect(
+            "the connection was opened while the member was neither primary nor secondary, and cannot be used "
+            f"({error}); the next attempt opens a new one"
+        ) from error
 
 
 def _discard_connections(client: Client) -> None:
