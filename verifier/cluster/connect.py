@@ -31,7 +31,9 @@ MISSING_PACKAGE = ErrorKind(
     "MissingPackage",
     500,
     "A connection string has an option for which the driver needs a Python package that is not installed.",
-    "Run the pip command of the error message in the Python environment of this program, or change the option.",
+    "Run the pip command of the error message in the virtual environment of this program, or change the option. "
+    "Packages cannot be added to the .deb, the .rpm and the single file: install the wheel instead "
+    "(docs/howto/install).",
 )
 
 # How long a call waits for a primary before it fails and the retry function takes over, in milliseconds.
@@ -218,7 +220,7 @@ def tls_hint(client: Client, error: PyMongoError) -> str:
                 " The connection string requires TLS: if the servers do not use it, set tls=false."
             )
     elif "connection closed" in str(error):
-        return " The connection string does not use TLS: if the servers require it, add tls=true."
+        return " The connection string does not use TLS: if the servers require it, set tls=true."
     return ""
 
 
