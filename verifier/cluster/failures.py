@@ -86,7 +86,7 @@ OPLOG_WINDOW_EXCEEDED = ErrorKind(
     "OplogWindowExceeded",
     409,
     "The oplog no longer holds the point from which change events must be read.",
-    "Enlarge the oplog (replSetResizeOplog).",
+    "Enlarge the oplog on each member of the replica set or shard (replSetResizeOplog).",
 )
 
 EVENT_TOO_LARGE = ErrorKind(
