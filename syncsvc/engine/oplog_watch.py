@@ -157,7 +157,9 @@ class OplogWatch:
         needed = self._needed()
         if needed is None or not oplog_window.is_lost(oplog, needed):
             return None
-        elsewhere = only_elsewhere(reach(self._context.source_client, needed), needed)
+        elsewhere = only_elsewhere(
+            self._context.run.record.source, reach(self._context.source_client, needed), needed
+        )
         if elsewhere is not None:
             return f"{elsewhere.what}. {elsewhere.remedy}"
         # Other threads end only when their calls return, which may take long. Until then, this warning shows the

@@ -108,7 +108,7 @@ def test_a_wrong_tls_option_is_named(secured: Secured, pair: Pair) -> None:
     host = secured.uris[0].partition("?")[0]
     plain = f"{host}?replicaSet=source&{soon}"
     for uri, hint in (
-        (plain, "add tls=true"),
+        (plain, "set tls=true"),
         (f"{pair.source.uri}&tls=true&{soon}", "set tls=false"),
     ):
         with pytest.raises(OperationError) as raised:

@@ -138,7 +138,7 @@ def test_unusable_files_change_nothing_and_are_reported(guarded: Guarded, daemon
     guarded.write(NEW)
     daemon.wait_for_warning("Authentication failed")
     guarded.write(OLD)
-    daemon.wait_without_warning("new credentials")
+    daemon.wait_without_warning("cannot be renewed")
     daemon.commit()
     guarded.pair.assert_equal()
     _assert_no_secret(daemon)

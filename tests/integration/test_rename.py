@@ -418,10 +418,10 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "the name of a synced collection": (
         {"d.a": "d.b"},
         "NamespaceCollision",
-        "d.b is not renamed, but namespaceRemap gives this name on the destination to d.a.",
+        "d.b would keep its name on the destination, but with namespaceRemap, d.a has this name there.",
     ),
-    "the name of a synced view": ({"d.a": "d.v"}, "NamespaceCollision", "d.v is not renamed"),
-    "the name of a synced database": ({"d": "e"}, "NamespaceCollision", "e.a is not renamed"),
+    "the name of a synced view": ({"d.a": "d.v"}, "NamespaceCollision", "d.v would keep its name"),
+    "the name of a synced database": ({"d": "e"}, "NamespaceCollision", "e.a would keep its name"),
     "databases that differ in case": ({"d.b": "E.b"}, "NamespaceCollision", "differ only in case"),
     "a view apart from its collection": (
         {"d.a": "x.a"},
@@ -509,7 +509,7 @@ def test_a_collision_during_the_sync_fails_it_and_can_be_undone(
     daemon.start(namespaceRemap=remap(names))
     daemon.wait_until_committable()
     collide(client)
-    said = "store.sales is not renamed, but namespaceRemap gives this name on the destination to shop.orders."
+    said = "store.sales would keep its name on the destination, but with namespaceRemap, shop.orders has this name"
     daemon.wait_for_failure("NamespaceCollision", said, "POST /api/v1/resume")
     fails_again(daemon, "NamespaceCollision")
     client.shop.orders.update_one({"_id": 1}, {"$set": {"meanwhile": True}})
@@ -718,7 +718,7 @@ def test_the_verifier_refuses_names_that_collide(pair: Pair, verifier: Verifier)
     for name in ("a", "b"):
         pair.source.client.d[name].insert_one({"_id": 1})
     body = {"namespaceRemap": remap({"d.a": "d.b"})}
-    said = "d.b is not renamed, but namespaceRemap gives this name on the destination to d.a."
+    said = "d.b would keep its name on the destination, but with namespaceRemap, d.a has this name there."
     assert_refused(verifier.post("check", body), 409, "NamespaceCollision", (said,))
     body = {"namespaceRemap": remap({"d.a": "e.b", "d.b": "e.b"})}
     assert_refused(

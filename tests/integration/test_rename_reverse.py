@@ -276,10 +276,10 @@ def apart_from_its_collection(client: AnyClient) -> None:
     client.store.create_collection("view", viewOn="sales")
 
 
-_TAKEN = "shop.orders is not renamed, but namespaceRemap gives this name on the destination to store.sales."
+_TAKEN = "shop.orders would keep its name on the destination, but with namespaceRemap, store.sales has this name there."
 _IN_GAP = (
-    "people.apart cannot be renamed with its database, because namespaceRemap gives the name hr.apart on the "
-    "destination to people_apart.alone."
+    "people.apart would be renamed to hr.apart with its database, but with namespaceRemap, people_apart.alone has this "
+    "name on the destination."
 )
 COLLIDE: dict[Callable[[AnyClient], None], tuple[str, str, str]] = {
     old_collection: ("shop.orders", "NamespaceCollision", _TAKEN),
@@ -288,7 +288,7 @@ COLLIDE: dict[Callable[[AnyClient], None], tuple[str, str, str]] = {
     old_database: (
         "hr.staff",
         "NamespaceCollision",
-        "hr.staff is not renamed, but namespaceRemap gives this name on the destination to people.staff.",
+        "hr.staff would keep its name on the destination, but with namespaceRemap, people.staff has this name there.",
     ),
     gap: ("people.apart", "NamespaceCollision", _IN_GAP),
     view_in_gap: ("people.apart", "NamespaceCollision", _IN_GAP),

@@ -17,7 +17,7 @@ from verifier.runtime.waits import waiting
 PATIENCE = 8.0
 # How long all calls in a block of `answered_soon` may take in total, in seconds.
 _LONGEST = 12.0
-_REMEDY = "Another warning names the unanswered call to a cluster, and the remedy."
+_REMEDY = "That thread waits for a cluster: if a call takes long, another warning names it and the remedy."
 
 
 @contextmanager

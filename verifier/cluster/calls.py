@@ -23,24 +23,15 @@ from verifier.runtime import waits
 
 _BUILDING = (
     "An index build takes long on a large collection, and so does making an index unique; db.currentOp() shows the "
-    "progress. Both need a majority of the voting members of the replica set."
-)
-_WRITING = (
-    "Check with rs.status() that a majority of the members of the replica set (on a sharded cluster, of each shard) "
-    "run and replicate."
+    "operation, and the progress of a build. Both need a majority of the voting members of the replica set (on a "
+    "sharded cluster, of each shard)."
 )
 # Reads wait for the majority, too, if no majority has yet replicated the time from which they must read.
 _ANSWERING = (
-    "Check the server, its load, and the network to it, and with rs.status() that a majority of its replica set runs "
-    "and replicates. The command is cancelled after a timeout and retried."
+    "Check the server, its load, and the network to it, and with rs.status() that a majority of the members of the "
+    "replica set (on a sharded cluster, of each shard and of the config servers) run and replicate. After a "
+    "timeout, the call is repeated."
 )
-_REMEDIES = {
-    **dict.fromkeys(
-        ("insert", "update", "delete", "create", "drop", "dropIndexes", "commitTransaction"),
-        _WRITING,
-    ),
-    **dict.fromkeys(("renameCollection", "setUserWriteBlockMode", "shardCollection"), _WRITING),
-}
 # The commands whose first field does not name a collection in the command's database, but a full namespace, another
 # database or a shard.
 _OF_OTHERS = frozenset(
@@ -76,7 +67,7 @@ class Call:
     @property
     def remedy(self) -> str:
         """Return what the operator can do if the answer takes long."""
-        return _BUILDING if self.builds_indexes else _REMEDIES.get(self.name, _ANSWERING)
+        return _BUILDING if self.builds_indexes else _ANSWERING
 
 
 _thread = threading.local()
@@ -105,7 +96,7 @@ class CallListener(CommandListener):
     """
 
     def __init__(self, cluster: str) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._outstanding: dict[int, waits.Wait] = {}
 
     def started(self, event: CommandStartedEvent) -> None:
@@ -114,7 +105,7 @@ class CallListener(CommandListener):
             event.command_name,
             _namespace(event),
             f"{host}:{port}",
-            self._cluster,
+            self.cluster,
             builds_indexes(event.command),
         )
         _thread.newest = call

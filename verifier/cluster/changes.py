@@ -12,7 +12,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import NetworkTimeout, OperationFailure
 
 from verifier.cluster import failures, rawbson
-from verifier.cluster.connect import Client
+from verifier.cluster.connect import Client, name_of
 from verifier.cluster.events import DATA_OPERATIONS, KEY_EVENT_FIELDS
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.features import (
@@ -42,12 +42,17 @@ _TOO_LARGE = (failures.BSON_OBJECT_TOO_LARGE, failures.EVENT_NOT_SPLITTABLE)
 
 _OTHER_MEMBER = (
     "Another member may still have these changes: make a member with a long enough oplog the primary (by rs.stepDown() "
-    "on the current primary, or by the member's priority), or start the members that are down. The run continues once "
-    "the primary has these changes."
+    "on the current primary, or by the member's priority), start the members that are down, or remove those that will "
+    "not come back (rs.remove())."
+)
+_CONTINUES = (
+    "The sync or check continues once the primary has these changes. If no member has them, it fails with "
+    "OplogWindowExceeded."
 )
 _OTHER_SHARD = (
-    "If another member of the shard has a longer oplog, make that member the primary within ten minutes: the run then "
-    "continues. Otherwise the run fails with OplogWindowExceeded."
+    "On each member of a shard, rs.printReplicationInfo() shows how far its oplog reaches back. If another member of "
+    "the shard has a longer oplog, make that member the primary within ten minutes: the sync or check then continues. "
+    "Otherwise it fails with OplogWindowExceeded."
 )
 
 
@@ -265,39 +270,49 @@ class ChangeReader:
         self._stop = stop
         self._awaits_oplog = awaits_oplog
         self._form = Form()
+        # Why another member of the replica set may still have the changes after the position, if the oplog of the
+        # primary has dropped them.
+        self._elsewhere: Temporary | None = None
         # The cluster time of the position at which the stream was opened.
         self._opened_at = position.time
 
     def pages(self) -> Iterator[StreamPage]:
         """Yield pages of the stream without end. A page may have no events.
 
-        Raises OperationError OplogWindowExceeded if the oplog no longer holds the events after the position,
-        OperationError EventTooLarge if an event is too large even without its contents, the driver's other errors that
-        are not temporary, and `Cancelled`.
+        Raises OperationError OplogWindowExceeded if the oplog no longer holds the events after the position, or, in a
+        block of `retry.impatient`, ClusterUnreachable if another member may still hold them; OperationError
+        EventTooLarge if an event is too large even without its contents; the driver's other errors that are not
+        temporary; and `Cancelled`.
         """
         try:
             while True:
                 yield from self._pages()
         except OperationFailure as error:
             if failures.is_history_lost(error):
-                raise OperationError(failures.OPLOG_WINDOW_EXCEEDED, self._lost()) from error
+                raise self._lost() from error
             if failures.code_of(error) in _TOO_LARGE:
-                text = f"{failures.text_of(error)}."
-                raise OperationError(failures.EVENT_TOO_LARGE, text) from error
+                cluster, text = name_of(self._stream.client), failures.text_of(error)
+                raise OperationError(
+                    failures.EVENT_TOO_LARGE,
+                    f"A change event of the cluster {cluster} cannot be sent: {text}.",
+                ) from error
             raise
 
-    def _lost(self) -> str:
-        """Return a sentence that says that the oplog does not reach back to the position of the reader."""
-        facts, since = self._stream.facts, _shown(self._position.time)
-        # In the first two cases, the other members of the shard or replica set were not asked.
-        if facts.is_sharded:
-            return f"The oplog of a shard of the cluster at {facts.address} no longer reaches back to {since}."
-        if not self._awaits_oplog:
-            return f"The oplog of the primary at {facts.address} no longer reaches back to {since}."
-        return (
-            f"The oplog at {facts.address} no longer reaches back to {since}, nor does the oplog of any other member "
-            "(hidden and delayed members were not asked)."
-        )
+    def _lost(self) -> OperationError:
+        """Return the error that says that the oplog does not reach back to the position of the reader."""
+        if self._elsewhere is not None:
+            # A command does not wait until another member is the primary. The changes are not lost yet.
+            what = self._elsewhere.what
+            text = f"{what[0].upper()}{what[1:]}. {_OTHER_MEMBER} Then send the command again."
+            return OperationError(failures.CLUSTER_UNREACHABLE, text)
+        cluster, since = name_of(self._stream.client), _shown(self._position.time)
+        whose, others = "the primary", " (other members were not asked)"
+        if self._stream.facts.is_sharded:
+            whose = "a shard"
+        elif self._awaits_oplog:
+            others = ", nor does the oplog of any other member (hidden and delayed members were not asked)"
+        text = f"The oplog of {whose} of the cluster {cluster} no longer reaches back to {since}{others}."
+        return OperationError(failures.OPLOG_WINDOW_EXCEEDED, text)
 
     def _pages(self) -> Iterator[StreamPage]:
         """Yield pages until the stream must be reopened in another form."""
@@ -381,30 +396,31 @@ class ChangeReader:
         stream, time = self._stream, self._position.time
         if stream.facts.is_sharded:
             return Temporary(
-                f"the oplog of a shard does not reach back to {_shown(time)}, but this run needs the changes since "
-                "then",
+                f"the oplog of a shard of the cluster {name_of(stream.client)} does not reach back to {_shown(time)}, "
+                "but the changes since then are needed",
                 _OTHER_SHARD,
                 600.0,
             )
-        return only_elsewhere(reach(stream.client, time), time)
+        self._elsewhere = only_elsewhere(name_of(stream.client), reach(stream.client, time), time)
+        return self._elsewhere
 
 
-def only_elsewhere(found: Reach, time: Timestamp) -> Temporary | None:
+def only_elsewhere(cluster: str, found: Reach, time: Timestamp) -> Temporary | None:
     """Return a temporary failure if the oplog of any member reaches, or may reach, back to `time`.
 
-    The text of the failure names these members. Return None if every asked member answered, and no oplog reaches back
-    to `time`. `found` is the result of `oplog_reach.reach`, which does not ask hidden and delayed members.
+    The text of the failure names the cluster and these members. Return None if every asked member answered, and no
+    oplog reaches back to `time`. `found` is the result of `oplog_reach.reach`, which does not ask hidden and delayed
+    members.
     """
     if found.none:
         return None
-    members = (
-        ", ".join(found.holding)
-        or f"none of the members that answer; unknown for {', '.join(found.unknown)}"
+    members = ", ".join(found.holding) or (
+        f"unknown, because {', '.join(found.unknown)} did not answer, or the user lacks the role clusterMonitor"
     )
     return Temporary(
-        f"the oplog of the primary does not reach back to {_shown(time)}, but this run needs the changes since then. "
-        f"Members whose oplog reaches back far enough: {members}",
-        _OTHER_MEMBER,
+        f"the oplog of the primary of the cluster {cluster} does not reach back to {_shown(time)}, but the changes "
+        f"since then are needed. Members whose oplog reaches back far enough: {members}",
+        f"{_OTHER_MEMBER} {_CONTINUES}",
     )
 
 

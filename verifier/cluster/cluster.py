@@ -19,21 +19,23 @@ SAME_CLUSTER = ErrorKind(
     400,
     "Source and destination are the same cluster, or one is a copy of the other with the same ID, such as a sharded "
     "cluster that was restored from snapshots.",
-    "Name two different clusters, and check both connection strings.",
+    "Name two different clusters, and check both connection strings. A cluster and its copy with the same ID are not "
+    "supported.",
 )
 UNSUPPORTED_TOPOLOGY = ErrorKind(
     "UnsupportedTopology",
     409,
     "A cluster has an unsupported topology.",
-    "Both clusters must be replica sets or sharded clusters.",
+    "Each cluster must be a replica set or a sharded cluster. A standalone server can be converted to a replica set of "
+    "one member.",
 )
 SERVER_FEATURE_MISSING = ErrorKind(
     "ServerFeatureMissing",
     409,
     "A server does not have a feature that this program needs.",
-    "Use a MongoDB server of a supported version, and raise its featureCompatibilityVersion to 6.0 if it is lower. "
-    "Other servers that speak the MongoDB protocol are not supported. The documentation lists the required features "
-    "and their use.",
+    "Use MongoDB servers of a supported version, and raise their featureCompatibilityVersion if it is older than the "
+    "servers. Other servers that speak the MongoDB protocol are not supported. docs/reference/servers lists the "
+    "required features and their use.",
 )
 
 _log = logging.getLogger(__name__)

@@ -31,7 +31,9 @@ MISSING_PACKAGE = ErrorKind(
     "MissingPackage",
     500,
     "A connection string has an option for which the driver needs a Python package that is not installed.",
-    "Run the pip command of the error message in the Python environment of this program, or change the option.",
+    "Run the pip command of the error message in the virtual environment of this program, or change the option. "
+    "Packages cannot be added to the .deb, the .rpm and the single file: install the wheel instead "
+    "(docs/howto/install).",
 )
 
 # How long a call waits for a primary before it fails and the retry function takes over, in milliseconds.
@@ -200,6 +202,12 @@ def connect(
         raise _refusal(uri, error) from error
 
 
+def name_of(client: Client) -> str:
+    """Return the operator's name for the cluster of a client; "cluster" if `connect` was given no name."""
+    listeners = client.options.event_listeners
+    return next((each.cluster for each in listeners if isinstance(each, CallListener)), "cluster")
+
+
 def tls_hint(client: Client, error: PyMongoError) -> str:
     """Return a sentence to append to the text of a failed connection; empty unless TLS may be the cause.
 
@@ -212,7 +220,7 @@ def tls_hint(client: Client, error: PyMongoError) -> str:
                 " The connection string requires TLS: if the servers do not use it, set tls=false."
             )
     elif "connection closed" in str(error):
-        return " The connection string does not use TLS: if the servers require it, add tls=true."
+        return " The connection string does not use TLS: if the servers require it, set tls=true."
     return ""
 
 
@@ -282,7 +290,10 @@ def replacing_connections(client: Client) -> Iterator[None]:
         # Nothing was sent. The connection was opened while the member was neither primary nor secondary, as in a
         # rollback. The driver never accepts sessions on it, even if the member is the primary now.
         _discard_connections(client)
-        raise AutoReconnect(str(error)) from error
+        raise AutoReconnect(
+            "the connection was opened while the member was neither primary nor secondary, and cannot be used "
+            f"({error}); the next attempt opens a new one"
+        ) from error
 
 
 def _discard_connections(client: Client) -> None:

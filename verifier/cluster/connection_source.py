@@ -17,8 +17,8 @@ INVALID_CONNECTION_FILE = ErrorKind(
     500,
     "A file with a connection string, or a file that a connection string names, cannot be used.",
     "A file with a connection string must contain only the connection string, and only its owner may have access "
-    "(mode 0600). While the process runs, only the password and the TLS files may change, and a new certificate must "
-    "be for the same user.",
+    "(mode 0600; if root owns the file, its group may read it). While the process runs, only the password and the TLS "
+    "files may change, and a new certificate must be for the same user.",
 )
 
 
@@ -78,9 +78,8 @@ class ConnectionSource:
         try:
             lines = read_private(self.path).decode().split()
             if len(lines) != 1:
-                raise ValueError(
-                    f"the file must contain only the connection string, but contains {len(lines)} words"
-                )
+                found = f"contains {len(lines)} words" if lines else "is empty"
+                raise ValueError(f"the file must contain only the connection string, but {found}")
         except UnicodeDecodeError as error:
             raise self._refusal("the file is not text in UTF-8") from error
         except ValueError as error:

@@ -62,7 +62,7 @@ class _DocumentFilterSchema(Strict):
         validate=validate.Length(min=1),
         metadata={
             "pattern": USER_COLLECTION_PATTERN,
-            "description": "The name of the collection.",
+            "description": "The name of the collection on the source.",
         },
     )
     filter = QueryField(

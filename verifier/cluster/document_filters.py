@@ -28,7 +28,8 @@ DOCUMENT_FILTER_FAILED = ErrorKind(
     "DocumentFilterFailed",
     409,
     "A cluster cannot evaluate a query of documentFilter, or the filter of a check, for one of the documents.",
-    "Find the document by the value or type in the server's message, and change or delete it.",
+    "Find the document by the value or type in the server's message, and change or delete it on the cluster that the "
+    "message names.",
 )
 
 # The reasons why an operator cannot select documents, and the refused operators with their reasons.
@@ -140,7 +141,7 @@ def judging_as(queries: Iterable[str]) -> Iterator[None]:
             raise
         raise OperationError(
             DOCUMENT_FILTER_FAILED,
-            f"{names[0].upper()}{names[1:]} failed: {failures.text_of(error)}.",
+            f"{names[0].upper()}{names[1:]} failed: {failures.with_command(error)}.",
         ) from error
 
 

@@ -86,7 +86,7 @@ OPLOG_WINDOW_EXCEEDED = ErrorKind(
     "OplogWindowExceeded",
     409,
     "The oplog no longer holds the point from which change events must be read.",
-    "Enlarge the oplog (replSetResizeOplog).",
+    "Enlarge the oplog on each member of the replica set or shard (replSetResizeOplog).",
 )
 
 EVENT_TOO_LARGE = ErrorKind(
@@ -237,18 +237,18 @@ _TRANSIENT_LABELS = (
 _ADDRESS = re.compile(r"(\S+:\d+): ")
 
 _CHECK_SERVERS = (
-    "The failed call to the cluster is retried until it succeeds, and no data is lost. Check that the servers of the "
-    "cluster run, that they have a primary and a majority, and that this host can reach them."
+    "The failed call to the cluster is retried, and no data is lost. Check that the servers of the cluster run, that "
+    "they have a primary and a majority, and that this host can reach them. If the error names another cause, such as "
+    "a full disk, remove it."
 )
 _CHECK_USER = (
-    "The failed call to the cluster is retried until it succeeds. If the user of the connection string lacks a role, "
-    "grant the role. If the password was changed, replace it in the file with the connection string (such as "
-    "cluster0File). Without such a file, restart this process with the new connection string: the process continues "
-    "where it stopped."
+    "The failed call to the cluster is retried. If the user of the connection string lacks a role, grant the role. If "
+    "the password was changed, replace it in the file with the connection string. If the connection string is not in a "
+    "file, restart this process with the new one: the process continues where it stopped."
 )
-_CHECK_LOG = (
-    "The failed call to the cluster is retried for up to a minute. If the call still fails, the sync or check stops "
-    "with UnexpectedServerError. The log of the server shows the cause."
+CHECK_LOG = (
+    "The failed call to the cluster is retried for up to a minute. If the call still fails, the sync or check that "
+    "needs it fails. The log of the server shows the cause."
 )
 
 
@@ -323,14 +323,14 @@ def temporary(error: BaseException) -> Temporary | None:
         if isinstance(error, NetworkTimeout) and call is not None and call.builds_indexes:
             # The server continues to build or scan the index, and `ClusterWriter` waits for the end.
             return Temporary(call.unanswered, call.remedy, expected=True)
-        return Temporary(_with_command(error), _CHECK_SERVERS)
+        return Temporary(with_command(error), _CHECK_SERVERS)
     code = code_of(error)
     if code is None or code in _REFUSAL_CODES:
         return None
     if code in _AUTHENTICATION_CODES:
-        return Temporary(_with_command(error), _CHECK_USER)
+        return Temporary(with_command(error), _CHECK_USER)
     patience = _LOCATION_PATIENCE if code >= _FIRST_LOCATION else UNFORESEEN_PATIENCE
-    return Temporary(_with_command(error), _CHECK_LOG, patience)
+    return Temporary(with_command(error), CHECK_LOG, patience)
 
 
 def lost_cursor(error: BaseException) -> Temporary | None:
@@ -340,7 +340,7 @@ def lost_cursor(error: BaseException) -> Temporary | None:
     distinguishes these cases.
     """
     if is_cursor_lost(error):
-        return Temporary(_with_command(error), _CHECK_SERVERS)
+        return Temporary(with_command(error), _CHECK_SERVERS)
     return temporary(error)
 
 
@@ -355,10 +355,10 @@ def again(error: BaseException, at_once: bool = False) -> Temporary:
     Use this only if the next attempt differs, for example by other options or a new cursor, so that `error` does not
     recur.
     """
-    return Temporary(_with_command(error), _CHECK_SERVERS, at_once=at_once)
+    return Temporary(with_command(error), _CHECK_SERVERS, at_once=at_once)
 
 
-def _with_command(error: BaseException) -> str:
+def with_command(error: BaseException) -> str:
     """Return the text of an error, preceded by a description of the command that failed if it is known."""
     call, text = _failed_call(error), text_of(error)
     return text if call is None else f"{call}: {text}"
@@ -421,7 +421,7 @@ def named_errors() -> Iterator[None]:
         if kind is None:
             raise
         named = kind is CLUSTER_UNREACHABLE or code_of(error) == UNAUTHORIZED
-        text = _with_command(error) if named else text_of(error)
+        text = with_command(error) if named else text_of(error)
         raise OperationError(kind, f"{text}.") from error
 
 

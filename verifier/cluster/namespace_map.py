@@ -245,10 +245,10 @@ def collision(name: Namespace, names: NamespaceMap) -> str | None:
     if rival is None:
         return None
     if wanted == name.owner:
-        return f"{name} is not renamed, but namespaceRemap gives this name on the destination to {rival}."
+        return f"{name} would keep its name on the destination, but with namespaceRemap, {rival} has this name there."
     return (
-        f"{name} cannot be renamed with its database, because namespaceRemap gives the name {wanted} on the "
-        f"destination to {rival}."
+        f"{name} would be renamed to {wanted} with its database, but with namespaceRemap, {rival} has this name on the "
+        "destination."
     )
 
 

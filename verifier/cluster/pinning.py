@@ -60,7 +60,9 @@ class Pin:
         found = [each for each in servers if each.address == self._address]
         if not found:
             # Fail immediately: waiting for the server would not bring its cursors back.
-            raise AutoReconnect(f"the server {_shown(self._address)} is no longer available")
+            raise AutoReconnect(
+                f"the server {_shown(self._address)} is down, or no longer has the needed role, such as primary"
+            )
         return found
 
 

@@ -36,9 +36,9 @@ _log = logging.getLogger(__name__)
 _POLL = 1.0
 _PAUSE = 10.0
 _REMEDY = (
-    "The former credentials stay in use. The new credentials are tried again every ten seconds: correct the file "
-    "with the connection string, the TLS files that the connection string names, or the user on the cluster. If parts "
-    "other than the passwords and the names of TLS files changed, restart this process."
+    "The former credentials stay in use, and the files are read again every ten seconds. Correct the file with the "
+    "connection string, the TLS files that the connection string names, or the user on the cluster. If parts other "
+    "than the passwords and the names of TLS files have changed, restart this process."
 )
 
 
@@ -136,7 +136,7 @@ class _Opened:
 
     def _report(self, found: Credentials | None, text: str) -> None:
         """Show a refusal of the credentials `found` as a warning; log it if the credentials or the reason are new."""
-        what = f"The new credentials of the cluster {self._cluster.name} cannot be used: {text.removesuffix('.')}"
+        what = f"The credentials of the cluster {self._cluster.name} cannot be renewed: {text.removesuffix('.')}"
         if self._wait is None:
             self._wait = waits.begin(what, _REMEDY)
         self._wait.what = what
@@ -144,8 +144,8 @@ class _Opened:
             return
         self._logged = found, text
         _log.error(
-            "The new credentials of a cluster cannot be used; the former credentials stay in use. The field `error` "
-            "gives the reason: correct the connection file, its TLS files, or the user on the cluster.",
+            "The credentials of a cluster cannot be renewed; the former ones stay in use. The field `error` gives the "
+            "reason: correct the connection file, its TLS files, or the user on the cluster.",
             extra={"cluster": self._cluster.name, "error": text},
         )
 

@@ -188,7 +188,8 @@ def _overtaken(error: BaseException) -> Temporary | None:
     This retry is limited, because the same code can have other causes, which may be permanent.
     """
     if failures.code_of(error) == failures.COMMAND_FAILED:
-        return failures.again(error)._replace(patience=failures.UNFORESEEN_PATIENCE)
+        text, patience = failures.with_command(error), failures.UNFORESEEN_PATIENCE
+        return Temporary(text, failures.CHECK_LOG, patience)
     return failures.temporary(error)
 
 

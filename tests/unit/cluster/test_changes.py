@@ -14,12 +14,20 @@ from bson import Int64, Timestamp
 from pymongo import MongoClient
 from pymongo.errors import NetworkTimeout, OperationFailure
 
+from verifier.cluster import changes
 from verifier.cluster.changes import ChangeReader, ChangeStream, Form, StreamPage
+from verifier.cluster.connect import connect
 from verifier.cluster.facts import ClusterFacts, Topology
-from verifier.cluster.failures import EVENT_TOO_LARGE
+from verifier.cluster.failures import (
+    CLUSTER_UNREACHABLE,
+    EVENT_TOO_LARGE,
+    OPLOG_WINDOW_EXCEEDED,
+)
+from verifier.cluster.oplog_reach import Reach
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.times import Position
-from verifier.runtime.errors import OperationError
+from verifier.runtime.errors import ErrorKind, OperationError
+from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import StopToken
 
 LOST = OperationFailure("the resume point may no longer be in the oplog", 286)
@@ -71,6 +79,59 @@ def test_a_lost_position_can_be_reported_at_once() -> None:
         assert (
             ChangeReader(sharded, position, StopToken(), awaits_oplog=False)._classify(LOST) is None
         )
+
+
+@pytest.mark.parametrize(
+    ("found", "topology", "kind", "said"),
+    [
+        (
+            Reach(("m2:1",), ()),
+            Topology.REPLICA_SET,
+            CLUSTER_UNREACHABLE,
+            "Members whose oplog reaches back far enough: m2:1. Another member may still have",
+        ),
+        (
+            Reach((), ("m2:1",)),
+            Topology.REPLICA_SET,
+            CLUSTER_UNREACHABLE,
+            "reaches back far enough: unknown, because m2:1 did not answer",
+        ),
+        (
+            Reach((), ()),
+            Topology.REPLICA_SET,
+            OPLOG_WINDOW_EXCEEDED,
+            "The oplog of the primary of the cluster cluster0 no longer reaches back to "
+            "1970-01-01T00:00:01+00:00, nor does the oplog of any other member",
+        ),
+        (
+            Reach(("m2:1",), ()),
+            Topology.SHARDED,
+            OPLOG_WINDOW_EXCEEDED,
+            "The oplog of a shard of the cluster cluster0 no longer reaches back to",
+        ),
+    ],
+)
+def test_a_command_does_not_call_changes_lost_that_another_member_may_have(
+    found: Reach,
+    topology: Topology,
+    kind: ErrorKind,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Read in a command, which does not wait for another primary: the error must not say that all oplogs are short."""
+
+    class Stream(ChangeStream):
+        def open(self, position: Position | None, form: Form = Form()) -> RawCursor:
+            raise LOST
+
+    monkeypatch.setattr(changes, "reach", lambda *arguments: found)
+    facts = replace(FACTS, topology=topology)
+    with connect("mongodb://host/?connect=false", "test", "cluster0") as client:
+        reader = ChangeReader(Stream(client, facts), Position({}, Timestamp(1, 10)), StopToken())
+        with impatient(0.0), pytest.raises(OperationError) as raised:
+            next(reader.pages())
+    assert raised.value.kind is kind
+    assert said in raised.value.description
 
 
 class _Opened(Exception):

@@ -40,7 +40,7 @@ def test_a_file_holds_one_line(file: Path) -> None:
 @pytest.mark.parametrize(
     "content, reason",
     [
-        (b"", "contains 0 words"),
+        (b"", "connection string, but is empty"),
         (f"{URI} {URI}".encode(), "contains 2 words"),
         (f"# comment\n{URI}".encode(), "contains 3 words"),
         (b"\xff" + URI.encode(), "is not text in UTF-8"),

@@ -210,19 +210,19 @@ def test_a_name_that_cannot_be_mapped_back_is_named(
         (
             {"d.a": "e.a"},
             "d.a",
-            "d.a is not renamed, but namespaceRemap gives this name on the destination to e.a.",
+            "d.a would keep its name on the destination, but with namespaceRemap, e.a has this name there.",
         ),
         (
             {"d": "e"},
             "d.z",
-            "d.z is not renamed, but namespaceRemap gives this name on the destination to e.z.",
+            "d.z would keep its name on the destination, but with namespaceRemap, e.z has this name there.",
         ),
         # A sync that is not reversible may sync this name in the first direction (see EXAMPLES).
         (
             {"d": "e", "d.a": "f.a"},
             "e.a",
-            "e.a cannot be renamed with its database, because namespaceRemap gives the name d.a on the destination to "
-            "f.a.",
+            "e.a would be renamed to d.a with its database, but with namespaceRemap, f.a has this name on the "
+            "destination.",
         ),
         ({"d": "e", "d.a": "f.a"}, "e.b", None),
         ({"d": "e", "e": "d"}, "d.a", None),
@@ -337,12 +337,16 @@ def spec(name: str, kind: Kind = Kind.COLLECTION, **options: Any) -> CollectionS
         (
             {"d.a": "e.a"},
             spec("e.a"),
-            ["e.a is not renamed, but namespaceRemap gives this name on the destination to d.a."],
+            [
+                "e.a would keep its name on the destination, but with namespaceRemap, d.a has this name there."
+            ],
         ),
         (
             {"d": "e"},
             spec("e.z", Kind.VIEW, viewOn="a", pipeline=[]),
-            ["e.z is not renamed, but namespaceRemap gives this name on the destination to d.z."],
+            [
+                "e.z would keep its name on the destination, but with namespaceRemap, d.z has this name there."
+            ],
         ),
         ({"d.a": "d.b", "d.b": "d.a"}, spec("d.b"), []),
         ({"d": "e"}, spec("d.v", Kind.VIEW, viewOn="a", pipeline=[{"$new": 1}]), []),

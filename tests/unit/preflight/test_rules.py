@@ -625,7 +625,8 @@ def test_several_violations_are_raised_under_the_first_name() -> None:
         "The field destination is x, but the clusters are named cluster0 and cluster1. "
         "Use cluster0 and cluster1, in either order. "
         "SameCluster: The fields source and destination are both x. "
-        "Name two different clusters, and check both connection strings."
+        "Name two different clusters, and check both connection strings. "
+        "A cluster and its copy with the same ID are not supported."
     )
 
 
