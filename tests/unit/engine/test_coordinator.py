@@ -25,7 +25,7 @@ WITHHELD, CHANGED = WarningKind.INDEXES_WITHHELD, WarningKind.DEFINITIONS_CHANGE
     [
         ({}, None, None),
         ({"tried": False}, None, None),
-        ({"tried": False}, WITHHELD, "The indexes that were withheld"),
+        ({"tried": False}, WITHHELD, "The indexes that are withheld"),
         ({}, WITHHELD, None),
         ({"resharded": {bytes(16)}}, None, "Collections that were resharded"),
         (
@@ -33,7 +33,7 @@ WITHHELD, CHANGED = WarningKind.INDEXES_WITHHELD, WarningKind.DEFINITIONS_CHANGE
             None,
             "not applied to the destination yet: d.c.",
         ),
-        ({"unchanged": False}, None, "have not been compared again since the copy."),
+        ({"unchanged": False}, None, "changed definitions on the source has not ended yet."),
         ({"unchanged": False}, CHANGED, None),
     ],
 )
