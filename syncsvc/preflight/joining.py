@@ -54,7 +54,8 @@ def instance_violations(
     shards, requested = found.source.shards, options.instances
     if found.source.is_sharded and instance not in (DEFAULT_ID, *shards):
         yield errors.UNKNOWN_INSTANCE, (
-            f"The --id of this instance is {instance}, but the shards of the source are {', '.join(shards)}."
+            f"The --id of this instance is {instance}, but the shards of the source are "
+            f"{', '.join(shards) or 'unknown'}."
         )
     if not requested:
         return
