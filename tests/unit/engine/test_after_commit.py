@@ -67,7 +67,10 @@ def test_the_warning_says_which_writes_were_not_checked_and_why() -> None:
     assert "cannot be checked now" not in unchecked_warning(NAMES, lost, None)
     assert "no longer had all" not in unchecked_warning(NAMES, NOTHING, "an error")
     ended = unchecked_warning(NAMES, replace(NOTHING, ended=True), "an error")
-    assert "after 2026-01-01T00:00:00Z could not be checked: an error. The check has ended, because" in ended
+    assert (
+        "after 2026-01-01T00:00:00Z could not be checked: an error. The check has ended, because"
+        in ended
+    )
 
 
 def test_the_findings_of_a_watch_that_is_over_are_shown_after_a_restart() -> None:
