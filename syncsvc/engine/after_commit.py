@@ -334,7 +334,7 @@ def warning_of(names: tuple[str, str], findings: LateFindings) -> str:
     return (
         f"After the commit, {source} (the old source) accepted user writes that are not on {destination}: at least "
         f"{findings.writes}, in {some_of(findings.namespaces)}; the first at {utc_text(first.time)}, the last at "
-        f"{utc_text(last.time)}. Stop the applications that write to {source}. Then list the changes since {since}, "
+        f"{utc_text(last.time)}. Stop the applications that make these writes. Then list the changes since {since}, "
         f"and compare each document on both clusters before you correct it on {destination}, which may have a newer "
         f"version: {_SECTION}."
     )
@@ -357,8 +357,8 @@ def unchecked_warning(names: tuple[str, str], findings: LateFindings, problem: s
     if problem is not None:
         checked = utc_text(findings.position.time.time)
         parts.append(
-            f"User writes to {source} (the old source) after {checked} could not be checked: {problem}. The check has "
-            "ended a day after the commit."
+            f"User writes to {source} (the old source) after {checked} could not be checked: {problem}. The check "
+            "has ended, because it has lasted for a day."
             if findings.ended
             else f"User writes to {source} (the old source) after the commit cannot be checked now: {problem}. The "
             "check is retried."

@@ -312,14 +312,17 @@ class Coordinator(Phases):
         snapshot = self._context.progress.snapshot
         warnings = snapshot.warnings
         if not application.has_tried_withheld and WarningKind.INDEXES_WITHHELD in warnings:
-            yield "The indexes that were withheld from the destination during the copy are not built yet."
+            yield "The indexes that are withheld from the destination are not built yet."
         if self._shard_keys.resharded:
             yield "Collections that were resharded or moved on the source are being copied again."
         listing = self._definitions.listing
         if listing is not None:
-            yield f"Changed definitions are not applied to the destination yet: {some_of(listing.collections)}."
+            yield (
+                "New collections and changed definitions are not applied to the destination yet: "
+                f"{some_of(listing.collections)}."
+            )
         elif not self._definitions.unchanged and WarningKind.DEFINITIONS_CHANGED not in warnings:
-            yield "The definitions on the source have not been compared again since the copy."
+            yield "The search for changed definitions on the source has not ended yet."
         if snapshot.adopts_collection and not self._shard_keys.resharded and listing is None:
             yield "A collection that became part of the sync after its start is being copied. Later changes wait."
 
@@ -345,7 +348,7 @@ class Coordinator(Phases):
         self._context.progress.warn(
             WarningKind.FOREIGN_BLOCK,
             f"An administrator or another program has blocked user writes to {name} (the source) and given a reason, "
-            "so the server refuses the write block of this sync. The commit continues without its own block. Stop all "
+            "so the server refuses the write block of this sync. The commit does not need a block of its own. Stop all "
             f"applications that write to {name}: writes made after the other block is lifted may be lost.",
         )
 

@@ -201,8 +201,7 @@ class Cutover:
                 UNSUPPORTED_COLLECTION,
                 f"The names of these collections are not valid UTF-8: {some_of(unreported)}. They were "
                 "created or renamed during the sync. The source does not report such changes, so these collections "
-                "were not synced. Drop them on the source, and resume the sync; or reset the sync, and start it with "
-                "a filter that excludes them.",
+                "were not synced.",
             )
 
     def _warn_of_hidden_measurements(self, found: Iterable[Namespace]) -> None:

@@ -26,9 +26,10 @@ def watch_selection(context: RunContext, stop: StopToken) -> None:
     while _is_empty(context):
         context.progress.warn(
             WarningKind.NOTHING_SELECTED,
-            f"{SELECTS_NOTHING}, so nothing is synced. If this is a mistake, reset the sync, and start it with "
-            "corrected filters: a preflight names those that match nothing. Otherwise, you need not do anything: until "
-            "the commit, the sync copies each selected collection and view when it is created.",
+            f"{SELECTS_NOTHING}, so nothing is synced. If this is a mistake, reset the sync (after the commit: drop "
+            "its metadata, see docs/howto/clean-up), and start it with corrected filters: a preflight names those that "
+            "match nothing. Otherwise, you need not do anything: until the commit, the sync copies each selected "
+            "collection and view when it is created.",
         )
         stop.sleep(_INTERVAL)
     context.progress.end_warning(WarningKind.NOTHING_SELECTED)

@@ -282,12 +282,13 @@ def warning_of(written: Collection[Namespace]) -> str:
     if not written:
         return (
             "The oplog of the source is too short to find out whether applications wrote to the source. The "
-            "commit applies all changes and checks this again: stop the applications."
+            "commit applies all changes and checks this again: stop the applications that write to the synced "
+            "collections of the source."
         )
     return (
         "Applications wrote to the source after the commit was requested, for example to "
         f"{some_of(written)}. The commit applies these writes, and is repeated until no more follow: stop the "
-        "applications."
+        "applications that make them."
     )
 
 

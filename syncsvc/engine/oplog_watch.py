@@ -236,7 +236,7 @@ class OplogWatch:
         if oplog_window.is_lost(oplog, self._saved()):
             return (
                 "the oplog has dropped entries that a restarted or paused sync would need. Do not restart the "
-                "process or pause the sync until this warning ends."
+                "process, and do not pause or resume the sync, until this warning ends."
             )
         if left is None or self._spooler.is_active:
             return None

@@ -81,7 +81,8 @@ class Reset:
     def _wait_for_coordinator(self) -> None:
         with waiting(
             "The reset of this instance waits for the coordinator",
-            "Check that the coordinator runs, and send POST /api/v1/reset to the coordinator.",
+            f"Check that the coordinator ({self._context.run.record.coordinator}) and all other instances run, and "
+            "send POST /api/v1/reset to each of them.",
         ):
             wait_until(self._is_cleared, self._stop, SLOW_POLL)
         # If the coordinator was never started, nothing was created, and only the record of this instance is left.

@@ -54,7 +54,8 @@ def instance_violations(
     shards, requested = found.source.shards, options.instances
     if found.source.is_sharded and instance not in (DEFAULT_ID, *shards):
         yield errors.UNKNOWN_INSTANCE, (
-            f"The --id of this instance is {instance}, but the shards of the source are {', '.join(shards)}."
+            f"The --id of this instance is {instance}, but the shards of the source are "
+            f"{', '.join(shards) or 'unknown'}."
         )
     if not requested:
         return
@@ -81,11 +82,13 @@ def join_violations(
     `instances` are the IDs of all instances, the coordinator first. `others` are the run records of those that have
     begun.
     """
+    identities = (each.identity or each.address for each in (found.source, found.destination))
+    here = _between(*identities)
     for each in others:
         if not each.is_between(found.source, found.destination):
             yield errors.METADATA_LEFT_OVER, (
-                f"The database {found.database} holds the metadata of the instance {each.instance}, which syncs "
-                f"{' to '.join(each.identities)}."
+                f"The database {found.database} holds the metadata of the instance {each.instance}, which was started "
+                f"{_between(*each.identities)}. This start is {here}."
             )
         if each.state not in (State.RUNNING, State.PAUSED):
             yield errors.METADATA_LEFT_OVER, (
@@ -98,3 +101,8 @@ def join_violations(
     different = differences(options, instances, others)
     if different:
         yield errors.DIFFERENT_START, described(different)
+
+
+def _between(source: str, destination: str) -> str:
+    """Name the clusters of a sync by their IDs."""
+    return f"from a cluster with the ID {source} to a cluster with the ID {destination}"

@@ -7,6 +7,7 @@ access control. The functions here have no side effects.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from syncsvc.options import Presplit, StartOptions
 from verifier.cluster.facts import ClusterFacts, Topology
@@ -205,9 +206,12 @@ def privilege_violations(
         ("source", options.source, source, needs_of_source),
         ("destination", options.destination, destination, needs_of_destination),
     ):
+        plain = needs(replace(options, reversible=False), time_series, facts.is_sharded)
+        purposes = {each.purpose for each in plain}
         for need in needs(options, time_series, facts.is_sharded):
             if missing := need.lacking(facts):
-                yield _violation(need, missing, side, name)
+                reason = "" if need.purpose in purposes else ", because reversible is true"
+                yield _violation(need, missing, side + reason, name)
         if facts.topology is Topology.REPLICA_SET and facts.identity is None:
             yield _violation(IDENTIFYING, IDENTIFYING.on_cluster, side, name)
 

@@ -39,7 +39,7 @@ _MONGOSYNC_DATABASES = (
 )
 
 
-_FILTERED = "the request contains includeNamespaces or excludeNamespaces"
+_FILTERED = "the start options contain includeNamespaces or excludeNamespaces"
 
 
 def name_violations(options: StartOptions, clusters: Mapping[str, object]) -> Iterator[Violation]:
@@ -66,7 +66,7 @@ def option_violations(options: StartOptions) -> Iterator[Violation]:
         )
     if options.blocks_source and options.document_filters:
         yield errors.WRITE_BLOCKING_WITH_FILTER, (
-            "enableUserWriteBlocking is sourceAndDestination, but the request contains documentFilter."
+            "enableUserWriteBlocking is sourceAndDestination, but the start options contain documentFilter."
         )
     yield from _order_violations(options)
     if options.sharding is not None:
@@ -98,7 +98,7 @@ def _reverse_violations(options: StartOptions, filtered: bool) -> Iterator[Viola
         yield errors.REVERSIBLE_WITH_FILTER, f"reversible is true, but {_FILTERED}."
     if options.document_filters:
         yield errors.REVERSIBLE_WITH_FILTER, (
-            "reversible is true, but the request contains documentFilter."
+            "reversible is true, but the start options contain documentFilter."
         )
     if options.build_indexes is BuildIndexes.NEVER or not options.build_indexes.hashed:
         yield errors.REVERSIBLE_WITHOUT_INDEXES, (
@@ -116,7 +116,7 @@ def _remap_violations(options: StartOptions) -> Iterator[Violation]:
             yield errors.NAMESPACE_COLLISION, contradiction
     if options.users_and_roles is not None:
         yield errors.REMAP_WITH_USERS_AND_ROLES, (
-            "usersAndRoles.copy is true, but the request contains namespaceRemap."
+            "usersAndRoles.copy is true, but the start options contain namespaceRemap."
         )
 
 
@@ -198,10 +198,10 @@ def _topology_violations(
     sides = f"The source is a {source.topology.value}, the destination is a {destination.topology.value}"
     if (source.topology, destination.topology) == to_sharded:
         if options.sharding is None:
-            yield errors.SHARDING_REQUIRED, f"{sides}, but the request does not contain the option sharding."
+            yield errors.SHARDING_REQUIRED, f"{sides}, but the start options do not contain sharding."
     elif options.sharding is not None:
         yield errors.SHARDING_NOT_APPLICABLE, (
-            f"{sides}, but the request contains the option sharding, which is only for a sync from a replica set to a "
+            f"{sides}, but the start options contain sharding, which is only for a sync from a replica set to a "
             "sharded cluster."
         )
 
@@ -211,12 +211,13 @@ def _sharding_violations(options: StartOptions, found: Findings) -> Iterator[Vio
         yield from sharding.filter_violations(options.sharding, found.left_out)
     missing = _missing_for_presplit(options, found)
     if missing is not None:
+        topology = (found.source if missing == "source" else found.destination).topology
         yield errors.PRESPLIT_NOT_APPLICABLE, (
-            f"presplit is {options.presplit.value}, but the {missing} is a replica set, which has no shards."
+            f"presplit is {options.presplit.value}, but the {missing} is a {topology.value}, which has no shards."
         )
     counts = len(found.source.shards), len(found.destination.shards)
     if options.reversible and counts[0] != counts[1]:
-        sides = (f"{count} shards" if count else "no shards" for count in counts)
+        sides = ({0: "no shards", 1: "1 shard"}.get(count, f"{count} shards") for count in counts)
         yield errors.REVERSIBLE_NEEDS_EQUAL_SHARDS, (
             f"reversible is true, which needs equal numbers of shards, but the source has {next(sides)}, and the "
             f"destination has {next(sides)}."
@@ -273,8 +274,8 @@ def _version_violations(
         )
     if options.namespace_remap and not source.reports_ddl:
         yield errors.REMAP_NEEDS_NEWER_SOURCE, (
-            f"The source runs MongoDB {source.dotted_version}, but the request contains namespaceRemap, which needs "
-            "MongoDB 6.0 or later."
+            f"The source runs MongoDB {source.dotted_version}, but the start options contain namespaceRemap, "
+            "which needs MongoDB 6.0 or later."
         )
     if options.reversible and not source.blocks_writes:
         yield errors.REVERSIBLE_NEEDS_NEWER_SOURCE, (
@@ -323,7 +324,7 @@ def _not_empty(options: StartOptions, found: Findings) -> str:
     if found.contents == () and not (namespaces.include or namespaces.exclude):
         text += (
             f" The source {options.source} ({found.source.address}) holds no user databases: source and destination "
-            "are probably swapped in the request."
+            "are probably swapped."
         )
     return text
 

@@ -556,8 +556,9 @@ class Runner:
         self._store.update_unless(refuse_resetting)
         self._process.observe(Point.FAILURE_SAVED, "")
         if not self.record.can_write:
-            # The applications may return to the source, so the warning that forbids this must end.
-            self._process.progress.end_warning(WarningKind.FOREIGN_BLOCK)
+            # The applications may return to the source, so the warnings that forbid this must end.
+            for kind in (WarningKind.FOREIGN_BLOCK, WarningKind.SOURCE_WRITTEN):
+                self._process.progress.end_warning(kind)
         for name in to_put_back(self.record):
             self._assembly.block(self._process.clusters[name], self._releasing).put_back()
         for cluster in self._process.clusters.values():

@@ -268,7 +268,7 @@ def test_a_commit_must_wait_for_withheld_indexes(pair: Pair, daemon: Daemon) -> 
         wait_for(lambda: (daemon.progress()["lagTimeSeconds"] or 0) > 1, "the lag is measured")
         assert not daemon.progress()["canCommit"]
         assert daemon.overview()["commit"]["reasons"] == [
-            "The indexes that were withheld from the destination during the copy are not built yet."
+            "The indexes that are withheld from the destination are not built yet."
         ]
         daemon.kill()
         daemon.run()

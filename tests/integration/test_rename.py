@@ -455,7 +455,7 @@ def test_what_cannot_be_exact_is_refused_before_the_start(
         (
             {"usersAndRoles": {"copy": True}},
             "RemapWithUsersAndRoles",
-            "usersAndRoles.copy is true, but the request contains namespaceRemap.",
+            "usersAndRoles.copy is true, but the start options contain namespaceRemap.",
         ),
     ],
 )

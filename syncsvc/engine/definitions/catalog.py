@@ -214,7 +214,7 @@ class Catalog:
             raise OperationError(
                 DEFINITION_NOT_APPLICABLE,
                 f"{namespace} cannot be renamed to {to}: neither exists on the destination, because a user "
-                "dropped or renamed the collection there.",
+                f"dropped or renamed the collection there. {renamed_remedy(namespace)}",
             )
 
     def modify(self, namespace: Namespace, change: Document) -> None:
@@ -554,6 +554,14 @@ def _loses_support(
     # Stand-ins are never unique now, even if the index for a unique shard key will be.
     key = {**definition.shard_key, "unique": False}
     return not sharding.is_served(key, staying, definition.collated)
+
+
+def renamed_remedy(namespace: Namespace) -> str:
+    """Return what to do if users have dropped or renamed a collection that has the name `namespace` in the sync."""
+    return (
+        f"If it was renamed, rename it back to {namespace}. If it was dropped, reset the sync (POST /api/v1/reset) and "
+        "start it again."
+    )
 
 
 def _refused(action: str, namespace: Namespace, error: OperationFailure) -> Exception:

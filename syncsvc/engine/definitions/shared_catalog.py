@@ -21,7 +21,7 @@ from typing import Any
 from bson.binary import Binary
 
 from syncsvc.engine.definitions import standin
-from syncsvc.engine.definitions.catalog import BY_UUID, Catalog, named_by
+from syncsvc.engine.definitions.catalog import BY_UUID, Catalog, named_by, renamed_remedy
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
@@ -223,5 +223,5 @@ def _lost(namespace: Namespace, to: Namespace) -> OperationError:
     return OperationError(
         DEFINITION_NOT_APPLICABLE,
         f"{namespace} cannot be renamed to {to} on the destination: neither name belongs to a collection of this sync "
-        "there, because a user dropped or renamed the collection.",
+        f"there, because a user dropped or renamed the collection. {renamed_remedy(namespace)}",
     )

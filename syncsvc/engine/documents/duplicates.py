@@ -55,5 +55,6 @@ def _named(namespace: Namespace) -> Iterator[None]:
     except EqualIds as error:
         raise OperationError(
             DUPLICATE_IDS,
-            f"{namespace} holds several documents with _id {shown(error.key)}, each on a different shard.",
+            f"On the source, {namespace} holds several documents with _id {shown(error.key)}, each on a different "
+            "shard.",
         ) from error

@@ -218,8 +218,8 @@ def _await_orphan(
 ) -> None:
     context.progress.warn(
         WarningKind.ORPHAN_AWAITED,
-        f"The document with _id {shown(outcome.key)} cannot be written to {namespace} yet: its shard still holds an "
-        "orphaned document with that _id, which a chunk migration left behind. You need not do anything: the shard "
-        "removes it after the delay that orphanCleanupDelaySecs sets, 15 minutes by default.",
+        f"The document with _id {shown(outcome.key)} cannot be written to {namespace} on the destination yet: its "
+        "shard there still holds an orphaned document with that _id, which a chunk migration left behind. You need not "
+        "do anything: the shard removes it after the delay that orphanCleanupDelaySecs sets, 15 minutes by default.",
     )
     stop.sleep(_PAUSE)

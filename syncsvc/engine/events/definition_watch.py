@@ -172,7 +172,8 @@ class DefinitionWatch:
         changed = self._compare(stop)
         if changed.refused:
             raise OperationError(
-                UNSUPPORTED_CHANGE, f"{_named(changed.refused, change_of)}. {self._reason}"
+                UNSUPPORTED_CHANGE,
+                f"On the source, {_named(changed.refused, change_of)}. {self._reason}",
             )
         return changed
 
@@ -232,9 +233,9 @@ class DefinitionWatch:
 
     def _warning(self, found: Sequence[DefinitionMismatch]) -> str:
         return (
-            f"{_named(found, change_of)}. {self._reason} A commit is not possible until the changes are undone on the "
-            f"source ({_named(found, remedy_of)}); then this warning ends. To keep the changes, reset "
-            "the sync (POST /api/v1/reset) and start it again."
+            f"On the source, {_named(found, change_of)}. {self._reason} A commit is not possible until the "
+            f"changes are undone on the source ({_named(found, remedy_of)}); then this warning ends. To keep the "
+            "changes, reset the sync (POST /api/v1/reset) and start it again."
         )
 
     @property

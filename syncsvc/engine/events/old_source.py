@@ -120,7 +120,7 @@ class SharedOldSource:
         record = self._context.registry.at(namespace)
         if record is None and namespace not in self._not_synced:
             if self._is_selected(namespace) and self._exists(namespace):
-                self._refuse("create", namespace)
+                self._refuse(f"{namespace} was created")
             self._not_synced.add(namespace)
         return record
 
@@ -139,7 +139,7 @@ class SharedOldSource:
             return
         for namespace in (event.namespace, event.renamed):
             if namespace is not None and self._is_selected(namespace):
-                self._refuse(event.operation, namespace)
+                self._refuse(f"{event.operation} was run on {namespace}")
 
     def _is_selected(self, namespace: Namespace) -> bool:
         return is_user_namespace(namespace) and self._context.selection.selects(namespace)
@@ -147,13 +147,13 @@ class SharedOldSource:
     def _exists(self, namespace: Namespace) -> bool:
         return find_named_on_source(self._context, namespace, self._stop) is not None
 
-    def _refuse(self, operation: str, namespace: Namespace) -> None:
+    def _refuse(self, change: str) -> None:
         version = self._context.source_facts.dotted_version
         raise OperationError(
             UNSUPPORTED_CHANGE,
-            f"{operation} was run on {namespace} on the source. Several instances that share a sync cannot apply DDL "
-            f"operations of a source of version {version}, because its change stream does not report all of them. A "
-            "single instance can apply them.",
+            f"{change} on the source. Several instances that share a sync cannot apply DDL operations of a source of "
+            f"version {version}, because its change stream does not report all of them. A single instance can apply "
+            "them.",
         )
 
 

@@ -33,7 +33,7 @@ from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
 _COPYING = (
-    "Other changes are applied after the copy of the resharded collections. If the wait does not end, see the other "
+    "Other changes are applied after the copy of these collections. If the wait does not end, see the other "
     "warnings."
 )
 
@@ -170,7 +170,9 @@ class ShardKeyWatch:
 
         Meanwhile, other threads must execute `run` and apply change events.
         """
-        with waiting("The commit waits until resharded collections are copied again", _COPYING):
+        with waiting(
+            "The commit waits until resharded or moved collections are copied again", _COPYING
+        ):
             wait_until(lambda: not self._suspects_now(stop), stop, SLOW_POLL)
 
     def check(self, stop: StopToken) -> None:

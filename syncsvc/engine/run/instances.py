@@ -19,6 +19,10 @@ from verifier.runtime.waits import waiting
 _LOOK_AT_INSTANCES = (
     "Check that the other instances run, and read their state and warnings (GET /api/v1/progress)."
 )
+_RESET_INSTANCES = (
+    "Nothing is dropped until each of them is being reset: check that they run, and send POST /api/v1/reset to each "
+    "of them."
+)
 
 _AWAITED = (
     "These instances need a command before all instances can continue: {}. Send each command to the instance that is "
@@ -72,11 +76,11 @@ class Instances:
             wait_until(lambda: self.all_hold(holds, stop), stop)
 
     def wait_for_started(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
-        """Wait until `holds` returns True for the run records of all other instances that have been started.
+        """Wait, in a reset, until `holds` is True for the run records of all other instances that have been started.
 
         Raises `Cancelled` when stopped.
         """
-        with waiting("This instance waits for the other instances", _LOOK_AT_INSTANCES):
+        with waiting("The reset waits for the other instances", _RESET_INSTANCES):
             wait_until(lambda: all(map(holds, self._peers.others(stop))), stop)
 
     def wait_for_coordinator(
@@ -173,7 +177,8 @@ class Instances:
         self._warn(
             WarningKind.INSTANCE_SILENT,
             silent,
-            "No heartbeat from: {}. Restart these instances; the sync cannot progress without them.",
+            "No heartbeat from: {}. Check that these instances run and reach the destination; start those that do not "
+            "run. The sync cannot progress without them.",
         )
 
     def _warn(self, kind: WarningKind, names: list[str], text: str) -> None:

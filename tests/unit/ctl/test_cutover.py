@@ -85,9 +85,7 @@ def test_a_commit_at_a_standby_names_the_active_daemon(
 def test_a_commit_names_the_reason_that_only_the_overview_shows(
     api: StubApi, run: Run, arguments: list[str]
 ) -> None:
-    reason = (
-        "The indexes that were withheld from the destination during the copy are not built yet."
-    )
+    reason = "The indexes that are withheld from the destination are not built yet."
     api.answer("progress", answer({**COMMITTABLE, "canCommit": False}))
     step = {"text": "Wait.", "command": None, "body": None}
     commit = {"possible": False, "reasons": [reason]}

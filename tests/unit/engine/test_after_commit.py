@@ -34,7 +34,7 @@ def test_the_warning_says_what_is_lost_and_what_to_do() -> None:
     assert warning_of(NAMES, found) == (
         "After the commit, cluster0 (the old source) accepted user writes that are not on cluster1: at least 6, in "
         "d.a, d.b; the first at 2026-01-01T00:00:00Z, the last at 2026-01-01T00:01:00Z. Stop the applications that "
-        "write to cluster0. Then list the changes since Timestamp({t: 1767225600, i: 3}), and compare each document on "
+        "make these writes. Then list the changes since Timestamp({t: 1767225600, i: 3}), and compare each document on "
         "both clusters before you correct it on cluster1, which may have a newer version: see 'Writes reached the "
         "source after the commit' in docs/howto/troubleshoot."
     )
@@ -67,7 +67,10 @@ def test_the_warning_says_which_writes_were_not_checked_and_why() -> None:
     assert "cannot be checked now" not in unchecked_warning(NAMES, lost, None)
     assert "no longer had all" not in unchecked_warning(NAMES, NOTHING, "an error")
     ended = unchecked_warning(NAMES, replace(NOTHING, ended=True), "an error")
-    assert "after 2026-01-01T00:00:00Z could not be checked: an error. The check has ended" in ended
+    assert (
+        "after 2026-01-01T00:00:00Z could not be checked: an error. The check has ended, because"
+        in ended
+    )
 
 
 def test_the_findings_of_a_watch_that_is_over_are_shown_after_a_restart() -> None:

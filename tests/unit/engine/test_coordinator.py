@@ -39,7 +39,7 @@ def _coordinator(progress: Progress, record: RunRecord) -> Coordinator:
     [
         ({}, None, None),
         ({"tried": False}, None, None),
-        ({"tried": False}, WITHHELD, "The indexes that were withheld"),
+        ({"tried": False}, WITHHELD, "The indexes that are withheld"),
         ({}, WITHHELD, None),
         ({"resharded": {bytes(16)}}, None, "Collections that were resharded"),
         (
@@ -47,7 +47,7 @@ def _coordinator(progress: Progress, record: RunRecord) -> Coordinator:
             None,
             "not applied to the destination yet: d.c.",
         ),
-        ({"unchanged": False}, None, "have not been compared again since the copy."),
+        ({"unchanged": False}, None, "changed definitions on the source has not ended yet."),
         ({"unchanged": False}, CHANGED, None),
         ({"adopts": True}, None, "A collection that became part of the sync"),
         ({"adopts": True, "resharded": {bytes(16)}}, None, "Collections that were resharded"),

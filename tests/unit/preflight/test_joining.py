@@ -169,7 +169,10 @@ def test_the_coordinator_needs_an_empty_destination() -> None:
 
 def test_a_run_between_other_clusters_is_not_joined() -> None:
     found = sharded(replace(of("a"), identities=("source", "elsewhere")))
-    assert names(join_violations(options(), ("a", "b"), found, found.runs)) == ["MetadataLeftOver"]
+    ((kind, text),) = join_violations(options(), ("a", "b"), found, found.runs)
+    assert kind.name == "MetadataLeftOver"
+    assert "from a cluster with the ID source to a cluster with the ID elsewhere. This" in text
+    assert text.endswith("from a cluster with the ID source to a cluster with the ID destination.")
 
 
 @pytest.mark.parametrize("instance, begun", [("a", "b"), ("b", "a")])

@@ -265,7 +265,11 @@ SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
             {"write_blocking": BOTH, "reversible": True},
             without_inprog(sharded(*WRITER, "restore", SHARDED_WRITER)),
             facts(),
-            [to_reject("inprog", "source")],
+            [
+                to_reject("inprog", "source").replace(
+                    "source;", "source, because reversible is true;"
+                )
+            ],
         ),
         ({}, without_chunks(sharded(*READER, SHARDED_READER)), facts(), []),
         (

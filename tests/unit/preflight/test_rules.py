@@ -337,8 +337,7 @@ def test_metadata_of_another_sync_is_left_over(
         (
             (),
             {},
-            " The source cluster0 (a:1) holds no user databases: source and destination are probably swapped in the "
-            "request.",
+            " The source cluster0 (a:1) holds no user databases: source and destination are probably swapped.",
         ),
     ],
 )
@@ -351,6 +350,11 @@ def test_a_destination_with_data_is_named_and_so_is_a_source_without(
     assert texts(emptiness_violations(options(**fields), found)) == [
         f"The destination cluster1 (b:2) holds user databases: hr, shop.{text}"
     ]
+
+
+def test_different_numbers_of_shards_are_named() -> None:
+    (text,) = texts(cluster_violations(options(**REVERSIBLE), findings(sharded(1), sharded(2))))
+    assert text.endswith("but the source has 1 shard, and the destination has 2 shards.")
 
 
 def test_a_bad_pattern_is_refused_by_its_field() -> None:

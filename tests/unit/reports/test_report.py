@@ -10,7 +10,7 @@ import pytest
 
 from syncsvc.figures.progress import ProgressSnapshot
 from syncsvc.limits import Limit, Limits
-from syncsvc.options import StartOptions
+from syncsvc.options import StartOptions, WriteBlocking
 from syncsvc.reports.past import Outcome, commits, idle_spans, phase_spans
 from syncsvc.reports.rendering import PAGE
 from syncsvc.reports.report import Subject, report
@@ -102,6 +102,26 @@ def subject(
     sync = known(record, ProgressSnapshot(), collections=(orders,))
     usual: dict[str, Any] = {"version": "0.2.0", "host": "h2", "now": 1_000.0}
     return Subject(sync, evidence, SITES, Limits(), **{**usual, **fields})
+
+
+@pytest.mark.parametrize(
+    "blocking, expected",
+    [
+        (WriteBlocking.NONE, ["definitions prepared", "reversal prepared"]),
+        (
+            WriteBlocking.DESTINATION_ONLY,
+            ["definitions prepared", "reversal prepared", "destination unblocked"],
+        ),
+    ],
+)
+def test_only_steps_with_an_effect_are_named(blocking: WriteBlocking, expected: list[str]) -> None:
+    steps = (
+        *("definitions prepared", "indexes of earlier versions built"),
+        *("way back prepared", "destination unblocked"),
+    )
+    options = StartOptions("cluster0", "cluster1", write_blocking=blocking)
+    found = report(subject(replace(COMMITTED, steps=steps, options=options)))
+    assert found["verification"]["cutOverSteps"] == expected
 
 
 def test_a_committed_sync() -> None:
