@@ -32,7 +32,6 @@ from syncsvc.errors import UNSUPPORTED_COLLECTION
 from syncsvc.figures.progress import WarningKind
 from syncsvc.resuming import CHECKED, UNBLOCKED
 from syncsvc.rules import hidden_measurements
-from syncsvc.rules.indexing import is_undecodable
 from syncsvc.saved.created_collections import to_expire, under_current_names
 from syncsvc.saved.late_findings import LateFindings
 from syncsvc.saved.registry import CollectionRecord
@@ -40,7 +39,7 @@ from syncsvc.saved.run import refuse_resetting
 from verifier.cluster.inventory import hidden_time_series, list_kinds, list_uuids
 from verifier.cluster.namespace import Namespace, is_user_namespace, some_of
 from verifier.cluster.reading import read
-from verifier.cluster.specification import CollectionSpec
+from verifier.cluster.specification import CollectionSpec, is_undecodable
 from verifier.cluster.times import position_after
 from verifier.cluster.writer import MAJORITY, PRIMARY_ONLY
 from verifier.runtime.errors import OperationError

@@ -19,7 +19,7 @@ from syncsvc.errors import (
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.rules import sharding
 from verifier.cluster.facts import ClusterFacts
-from verifier.cluster.namespace import LONGEST_SHARDED_NAME, Namespace
+from verifier.cluster.namespace import LONGEST_SHARDED_NAME
 from verifier.cluster.namespace_map import (
     NamespaceMap,
     case_collisions,
@@ -28,11 +28,8 @@ from verifier.cluster.namespace_map import (
     renamed,
     reverse_collision,
 )
-from verifier.cluster.specification import CollectionSpec, Document, Kind, without
+from verifier.cluster.specification import CollectionSpec, Document, Kind, is_undecodable, without
 from verifier.runtime.errors import Violation, raise_all
-
-# The character with which decoding replaces bytes that are not UTF-8.
-_REPLACEMENT = "\ufffd"
 
 
 @dataclass(frozen=True)
@@ -110,11 +107,6 @@ def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterato
         )
 
 
-def is_undecodable(name: Namespace) -> bool:
-    """Return whether a decoded name was not valid UTF-8, or contains the character that replaces invalid bytes."""
-    return _REPLACEMENT in str(name)
-
-
 def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
     """Yield a violation for a definition that cannot be recreated because a name or text in it is not valid UTF-8.
 
@@ -122,7 +114,7 @@ def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
     expressions, such as validators and view pipelines, may be invalid, because expressions are copied as undecoded
     BSON.
     """
-    if _REPLACEMENT in repr((definition.namespace, definition.options, definition.indexes)):
+    if is_undecodable((definition.namespace, definition.options, definition.indexes)):
         yield UNSUPPORTED_COLLECTION, (
             f"{definition.namespace}: a name or text in its definition is not valid UTF-8, or contains the "
             "character U+FFFD, which replaces invalid bytes. Rename or redefine it on the source."

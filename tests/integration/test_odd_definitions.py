@@ -181,6 +181,18 @@ def test_a_collection_whose_name_is_not_utf_8_can_only_be_excluded(
         assert "d.a\N{REPLACEMENT CHARACTER}: a name or text" in answer["errorDescription"]
 
 
+def test_a_check_does_not_pass_over_a_collection_whose_name_is_not_utf_8(
+    pair: Pair, checker: Checker
+) -> None:
+    for side in (pair.source, pair.destination):
+        side.client.d.c.insert_one({"_id": 1})
+    _create_collection_with_bad_name(pair.source.client)
+    with checker.running() as check:
+        verdict = check.wait_for_verdict()
+    assert (verdict.outcome, verdict.error) == (Outcome.INCOMPLETE, "TextNotComparable")
+    assert "d.a\N{REPLACEMENT CHARACTER}" in verdict.reasons[0]
+
+
 @pytest.mark.parametrize("excluded", [True, False])
 def test_a_collection_created_later_whose_name_is_not_utf_8_prevents_the_commit(
     pair: Pair, daemon: Daemon, excluded: bool

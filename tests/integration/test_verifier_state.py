@@ -23,10 +23,10 @@ from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check import begin
 from verifier.compare.check_progress import LASTING, Phase
 from verifier.compare.errors import INCOMPATIBLE_METADATA, OTHER_CHECK_SAVED, SUPERSEDED
-from verifier.compare.mismatch import Difference, DocumentMismatch
+from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
 from verifier.compare.record import FORMATS, Request, SentCommand
 from verifier.compare.store import CheckStore
-from verifier.compare.task import digest_of
+from verifier.compare.task import digest_of, recheck_of
 from verifier.errors import UNSUPPORTED_VERSION
 from verifier.runtime.errors import ErrorKind, OperationError
 from verifier.runtime.observer import ignore
@@ -170,6 +170,33 @@ def test_documents_that_have_differed_for_long_are_counted(pair: Pair) -> None:
         store.add_document_mismatches(found, since, now)
         counts = store.mismatch_counts()
     assert (counts.documents, counts.lasting) == ({Difference.CONTENT: 3}, 1)
+
+
+def test_saved_rechecks_and_mismatches_are_read_at_the_time_of_their_save(pair: Pair) -> None:
+    """Every read of the saved state must name a cluster time, and must count the saved rows themselves.
+
+    Without the time, a newly elected primary could return an older state. The number of rows that a server keeps can be
+    wrong after a crash. In both cases, a check could pass although a difference is saved.
+    """
+    name = Namespace("d", "c")
+    state = pair.destination.client[STATE]
+    with begun(pair, _APPLICATION) as store:
+        store.add_rechecks(0, [recheck_of(name, bson.encode({"_id": 1}))])
+        found = DefinitionMismatch(name, Difference.MISSING, Aspect.EXISTENCE)
+        state.command("profile", 2)
+        store.add_definition_mismatches([found], 1.0)
+        assert [*store.rechecks()] and store.has_rechecks(0) and not [*store.tasks()]
+        assert store.mismatch_counts().definitions == 1
+        assert [*store.definition_mismatches(None, None)]
+        assert store.one_sided(name) == (0, 0)
+        state.command("profile", 0)
+    read = [
+        each["command"]
+        for each in state["system.profile"].find({"appName": _APPLICATION})
+        if each["op"] in ("query", "command")
+    ]
+    assert {next(iter(each)) for each in read} == {"find", "aggregate"}
+    assert all("afterClusterTime" in each["readConcern"] for each in read)
 
 
 def test_a_hanging_save_does_not_block_commands(pair: Pair) -> None:

@@ -51,7 +51,7 @@ NOT_ANSWERED = {
         *("AddressNotAvailable", "InvalidURI", "MissingPackage", "InvalidConnectionFile"),
         *("InvalidTokenFile", "InvalidCertificate", "InvalidWebhookSecret"),
         *("DefinitionChanged", "NothingToCompare", "EventTooLarge", "DocumentFilterFailed"),
-        "TimeSeriesNotComparable",
+        *("TimeSeriesNotComparable", "TextNotComparable"),
     },
 }
 

@@ -12,6 +12,9 @@ from verifier.cluster.namespace import Namespace
 
 Document = dict[str, Any]
 
+# The character with which decoding replaces bytes that are not UTF-8.
+_REPLACEMENT = "\ufffd"
+
 # A field that is appended to the key of an index that supports a shard key, if the index must differ from another
 # index. Documents are not expected to have this field, but a document that has it does no harm.
 FILLER = "syncsvc"
@@ -87,6 +90,15 @@ def collection_spec(
         return CollectionSpec(name, Kind.COLLECTION, uuid, options, indexes)
     kept = {each: options[each] for each in _TIME_SERIES_OPTIONS if each in options}
     return CollectionSpec(name.owner, Kind.TIME_SERIES, uuid, kept, indexes)
+
+
+def is_undecodable(decoded: object) -> bool:
+    """Return whether a name or text in `decoded` was not valid UTF-8, or contains U+FFFD, which replaces invalid bytes.
+
+    `decoded` is a namespace, or a part of a definition. Text inside expressions (`rawbson.EXPRESSIONS`) is ignored,
+    because expressions are never decoded.
+    """
+    return _REPLACEMENT in repr(decoded)
 
 
 def without(options: Document, names: Container[str]) -> Document:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
 import pymongo
+from bson.timestamp import Timestamp
+from pymongo.client_session import ClientSession
 from pymongo.errors import PyMongoError
 
 from verifier.cluster import failures
@@ -54,10 +56,13 @@ class CheckReader:
     def __init__(
         self, client: Client, database: str, stop: StopToken, patience: float | None = None
     ) -> None:
+        self._client = client
         self._database = client[database]
         self._stop = stop
         self._patience = patience
         self._record: CheckRecord | None = None
+        # A cluster time that is not before any save of this process; None before its first save.
+        self._saved_until: Timestamp | None = None
 
     @property
     def record(self) -> CheckRecord:
@@ -74,11 +79,11 @@ class CheckReader:
         self._record = None if document is None else from_document(document)
         return self._record
 
-    def _read_record(self) -> dict[str, Any] | None:
+    def _read_record(self, session: ClientSession) -> dict[str, Any] | None:
         if self._patience is not None:
             # Callers that only read must not wait for a majority, and may see an older record.
-            return self._database[CHECK].find_one(CHECK)
-        return read_newest(self._database.client, self._database.name, CHECK, CHECK)
+            return self._database[CHECK].find_one(CHECK, session=session)
+        return read_newest(self._client, self._database.name, CHECK, CHECK)
 
     def document_mismatches(
         self,
@@ -122,7 +127,7 @@ class CheckReader:
 
         def count(kind: Difference) -> int:
             query = {"_id.n": str(namespace), "type": kind.value}
-            return self._ask(lambda: collection.count_documents(query))
+            return self._ask(lambda session: collection.count_documents(query, session=session))
 
         return count(Difference.MISSING), count(Difference.EXTRA)
 
@@ -135,13 +140,14 @@ class CheckReader:
         group = {"$group": {"_id": {"n": "$_id.n", "type": "$type"}, **counted}}
         kinds: dict[Difference, int] = {}
         namespaces: dict[Namespace, int] = {}
-        rows = self._ask(lambda: list(documents.aggregate([group])))
+        rows = self._ask(lambda session: list(documents.aggregate([group], session=session)))
         for row in rows:
             kind, name = Difference(row["_id"]["type"]), read_namespace(row["_id"]["n"])
             kinds[kind] = kinds.get(kind, 0) + row["count"]
             namespaces[name] = namespaces.get(name, 0) + row["count"]
         definitions = self._database[self._name(DEFINITIONS, generation)]
-        count = self._ask(definitions.estimated_document_count)
+        # Count them one by one: after a crash, the number that the server itself keeps can be wrong.
+        count = self._ask(lambda session: definitions.count_documents({}, session=session))
         return MismatchCounts(kinds, namespaces, count, sum(row["lasting"] for row in rows))
 
     def _is_kept(self, generation: int, started: float) -> bool:
@@ -151,7 +157,8 @@ class CheckReader:
         check over, and when a new check begins.
         """
         fields = {"generation": 1, "started": 1}
-        saved = self._ask(lambda: self._database[CHECK].find_one(CHECK, fields))
+        check = self._database[CHECK]
+        saved = self._ask(lambda session: check.find_one(CHECK, fields, session=session))
         # A new check has the same numbers of generations.
         if saved is None or saved["started"] != started:
             return False
@@ -172,9 +179,9 @@ class CheckReader:
         """
         after: Any = None
 
-        def portion() -> list[Document]:
+        def portion(session: ClientSession) -> list[Document]:
             beyond = [] if after is None else [{"_id": {"$gt": after}}]
-            found = self._database[name].find({"$and": [query, *beyond]})
+            found = self._database[name].find({"$and": [query, *beyond]}, session=session)
             # One batch, so that a lost connection leaves no open cursor. With `batch_size` equal to the limit, the
             # server would keep the cursor open.
             found.sort("_id", 1).limit(_MOST_READ).batch_size(_MOST_READ + 1)
@@ -203,12 +210,24 @@ class CheckReader:
                 "mismatches were read.",
             )
 
-    def _ask(self, call: Callable[[], T]) -> T:
+    def _ask(self, call: Callable[[ClientSession], T]) -> T:
+        """Call `call` with a session in which every read sees all saves of this process, and return its result.
+
+        In another session, a newly elected primary could return an older state: rechecks would be left out, and their
+        documents would not be compared.
+        """
+
+        def ask() -> T:
+            with self._client.start_session(causal_consistency=True) as session:
+                if self._saved_until is not None:
+                    session.advance_operation_time(self._saved_until)
+                return call(session)
+
         if self._patience is None:
-            return read(call, self._stop)
+            return read(ask, self._stop)
         try:
             with pymongo.timeout(self._patience):
-                return retry(call, failures.only_lost_cursor, self._stop)
+                return retry(ask, failures.only_lost_cursor, self._stop)
         except PyMongoError as error:
             if not error.timeout:
                 raise

@@ -45,6 +45,14 @@ TIME_SERIES_NOT_COMPARABLE = ErrorKind(
     "Exclude all time-series collections of the source (excludeNamespaces), check again, and compare the measurements "
     "in another way. Or upgrade the servers of the source, and check again.",
 )
+TEXT_NOT_COMPARABLE = ErrorKind(
+    "TextNotComparable",
+    409,
+    "The name of a collection or view, or a name or text in a definition on the source, is not valid UTF-8, or "
+    "contains the character U+FFFD, which replaces invalid bytes. So it cannot be distinguished from others.",
+    "Rename or redefine it on both clusters, or exclude the collection or view (excludeNamespaces) by the name in the "
+    "message, and compare it in another way. Then check again.",
+)
 MISMATCHES_REPLACED = ErrorKind(
     "MismatchesReplaced",
     409,

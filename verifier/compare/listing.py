@@ -12,14 +12,16 @@ from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import NamespaceFilter, Selection
 from verifier.cluster.inventory import list_names
-from verifier.cluster.namespace import RESERVED_PATTERN, Namespace, is_user_namespace
+from verifier.cluster.namespace import RESERVED_PATTERN, Namespace, is_user_namespace, some_of
 from verifier.cluster.namespace_map import renamed
 from verifier.cluster.reading import read
 from verifier.cluster.references import NotRewritable
-from verifier.cluster.specification import CollectionSpec, without
+from verifier.cluster.specification import CollectionSpec, is_undecodable, without
+from verifier.compare.errors import TEXT_NOT_COMPARABLE
 from verifier.compare.record import Side
 from verifier.compare.scope import NamespacePair, Scope
 from verifier.compare.subject import Watched
+from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
 _RESERVED = {"databaseRegex": {"pattern": RESERVED_PATTERN}}
@@ -46,12 +48,16 @@ class Listing:
     def pairs(self) -> set[NamespacePair]:
         """Return every selected collection and view that at least one cluster has.
 
-        Raises the driver's errors, and `Cancelled`.
+        Raises OperationError TextNotComparable, the driver's errors, and `Cancelled`.
         """
         names = self._scope.names
         on_destination = map(names.to_source, names_on(self._destination, self._stop))
         on_source = names_on(self._source, self._stop)
         selected = self._selection.of({*on_source, *on_destination})
+        odd = [*filter(is_undecodable, selected)]
+        if odd:
+            # Servers do not find a collection by its decoded name, so it would count as missing on both clusters.
+            raise OperationError(TEXT_NOT_COMPARABLE, f"Names that are not UTF-8: {some_of(odd)}.")
         return {NamespacePair(each, names.to_destination(each)) for each in selected}
 
     def expected(self, source: CollectionSpec) -> CollectionSpec:
@@ -59,8 +65,13 @@ class Listing:
 
         Options that the destination no longer supports are left out. Names in the definition of a view are replaced
         as well. If not all of them can be replaced, only `viewOn` is replaced, and the definition keeps its name on the
-        source.
+        source. Raises OperationError TextNotComparable.
         """
+        if is_undecodable((source.options, source.indexes)):
+            raise OperationError(
+                TEXT_NOT_COMPARABLE,
+                f"{source.namespace}: a name or text in its definition is not UTF-8.",
+            )
         names = self._scope.names
         source = replace(source, options=without(source.options, self._unknown_options))
         try:

@@ -86,6 +86,7 @@ class CheckStore(CheckReader):
         super().__init__(client, database, stop)
         self._writer = writer
         self._lock = threading.Lock()  # held while the record is saved and replaced
+        self._timing = threading.Lock()  # guards changes of _saved_until
         # Notes that are saved with the next change of the record, or before the next tasks.
         self._unsaved_notes: list[str] = []
 
@@ -264,9 +265,8 @@ class CheckStore(CheckReader):
         return dict(map(read_compared, self._find(_COMPARED, {"started": self.record.started})))
 
     def has_rechecks(self, generation: int) -> bool:
-        name = self._name(_RECHECKS, generation)
-        found = read(self._database[name].find_one, self._stop)
-        return found is not None
+        rechecks = self._database[self._name(_RECHECKS, generation)]
+        return self._ask(lambda session: rechecks.find_one(session=session)) is not None
 
     def add_document_mismatches(
         self, found: Iterable[DocumentMismatch], since: Mapping[bytes, float], seen: float
@@ -287,7 +287,7 @@ class CheckStore(CheckReader):
         rows = [definition_mismatch_row(each, seen) for each in found]
         before = self._database[self._name(DEFINITIONS, self.record.generation - 1)]
         ids = [row["_id"] for row in rows]
-        known = read(lambda: list(before.find({"_id": {"$in": ids}})), self._stop)
+        known = self._ask(lambda session: list(before.find({"_id": {"$in": ids}}, session=session)))
         first = {str(row["_id"]): row["first"] for row in known}
         for row in rows:
             row["first"] = first.get(str(row["_id"]), seen)
@@ -320,7 +320,8 @@ class CheckStore(CheckReader):
 
     def _uuids(self, name: str) -> list[Any]:
         """Return a list with the UUID of the collection `name` in this database; empty if it does not exist."""
-        rows = self._ask(lambda: list(self._database.list_collections(filter={"name": name})))
+        query = {"name": name}
+        rows = read(lambda: list(self._database.list_collections(filter=query)), self._stop)
         return [each["info"]["uuid"] for each in rows]
 
     def _insert(self, name: str, rows: Iterable[Document]) -> None:
@@ -356,11 +357,13 @@ class CheckStore(CheckReader):
 
     def _run(self, command: Mapping[str, Any]) -> Document:
         try:
-            reply = self._writer.run(self._database.name, dict(command))
+            reply, time = self._writer.run_timed(self._database.name, dict(command))
         except OperationFailure as error:
             if error.code == failures.USER_WRITES_BLOCKED:
                 raise self._blocked() from error
             raise
+        with self._timing:
+            self._saved_until = max(self._saved_until or time, time)
         if any(
             each["code"] == failures.USER_WRITES_BLOCKED for each in reply.get("writeErrors", ())
         ):

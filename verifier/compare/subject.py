@@ -40,7 +40,7 @@ class Subject(Protocol):
     """Supplies a check with its collections and views, their expected definitions, and the relevant change events.
 
     The check calls the methods from several threads, and most of them repeatedly. Every method may raise the driver's
-    errors and `Cancelled`; `later_end` may also raise OperationError.
+    errors and `Cancelled`; all but `watched` and `is_settled` may also raise OperationError.
     """
 
     def pairs(self) -> set[NamespacePair]:

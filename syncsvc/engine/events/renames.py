@@ -37,7 +37,6 @@ from syncsvc.options import RenamedOut
 from syncsvc.rules.indexing import (
     check,
     destined,
-    is_undecodable,
     length_violations,
     rename_violations,
     text_violations,
@@ -46,7 +45,7 @@ from syncsvc.rules.sharding import key_of
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.namespace import UUID_PATTERN, Namespace
 from verifier.cluster.note import append_note
-from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.cluster.specification import CollectionSpec, Kind, is_undecodable
 from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.tasks import StopToken
 

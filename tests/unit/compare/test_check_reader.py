@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,13 @@ from verifier.compare.record import CheckRecord, Request, SideRecord
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import StopToken
+
+
+class _Client(dict[str, Any]):
+    """A client with these databases, whose sessions have no effect."""
+
+    def start_session(self, causal_consistency: bool) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def test_the_numbers_of_mismatches_are_not_awaited_forever() -> None:
@@ -42,6 +50,7 @@ def test_the_numbers_of_mismatches_are_not_awaited_forever() -> None:
 def test_mismatches_are_kept_until_later_generations_or_a_new_check(
     saved: dict[str, Any] | None, kept: bool
 ) -> None:
-    client: Any = {"state": {"check": SimpleNamespace(find_one=lambda *_: saved)}}
+    check = SimpleNamespace(find_one=lambda *_, **__: saved)
+    client: Any = _Client({"state": {"check": check}})
     reader = CheckReader(client, "state", StopToken(), patience=0.1)
     assert reader._is_kept(0, 5.0) is kept
