@@ -318,7 +318,7 @@ def test_without_an_answer_a_standby_names_the_active_daemon(visits: Visits) -> 
         visit.wait_for_text("#sentence", "This daemon is a standby.")
     visit.wait_for_text(
         "#contact",
-        "According to the lease, the active daemon runs on sync-a.example, at 0.0.0.0:27182.",
+        "The lease was last held by the daemon on sync-a.example, at 0.0.0.0:27182.",
     )
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
     visit.problems.clear()
@@ -492,6 +492,6 @@ def test_a_first_visit_without_a_sync(stage: Staged, visits: Visits) -> None:
     service.staged = replace(service.staged, snapshot=ProgressSnapshot())
     visit = visits(url)
     visit.wait_for_text("#sentence", "No sync was started.")
-    visit.wait_for_text("#namespaces", "The collections are listed once a sync has started.")
+    visit.wait_for_text("#namespaces", "They are listed when a sync begins to copy them.")
     visit.wait_for_text("#commands", "This process has answered no command yet.")
     visit.assert_accessible()

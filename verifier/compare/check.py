@@ -230,13 +230,13 @@ class Check:
             )
         for name in scope.absent(pair.source for pair in pairs):
             self._store.add_note(
-                f"{name} was selected, but was not compared, because it exists on neither cluster, or because the "
-                "namespace filter leaves out all of it."
+                f"{name} was selected, but when the check began, it existed on neither cluster, or the namespace "
+                "filter left out all of it. So it was not compared, unless it was created later."
             )
         for each in request.source_filters.queries.keys() - {pair.source for pair in pairs}:
             self._store.add_note(
-                f"{each} is named in documentFilter, but was not compared, because the collection exists on neither "
-                "cluster, or because the namespace filter excludes the collection."
+                f"{each} is named in documentFilter, but when the check began, the collection existed on neither "
+                "cluster, or the namespace filter excluded it. So it was not compared, unless it was created later."
             )
 
     def _generations(self, pairs: set[NamespacePair], stop: StopToken) -> Verdict:

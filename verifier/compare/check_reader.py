@@ -206,8 +206,8 @@ class CheckReader:
         if not self._is_kept(generation, started):
             raise OperationError(
                 MISMATCHES_REPLACED,
-                f"Generation {generation} of the check was replaced by a newer one, or by a new check, while its "
-                "mismatches were read.",
+                f"Generation {generation} of the check was replaced by a newer one or by a new check, or was deleted, "
+                "while its mismatches were read.",
             )
 
     def _ask(self, call: Callable[[ClientSession], T]) -> T:

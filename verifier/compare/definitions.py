@@ -52,7 +52,7 @@ def compare_definitions(
 ) -> list[DefinitionMismatch]:
     """Return every difference between the expected and the actual definitions.
 
-    The descriptions call the expected definitions those on the source, and the actual ones those on the destination.
+    The descriptions call the actual definitions those on the destination.
     """
     wanted = {spec.namespace: spec for spec in expected}
     found = {spec.namespace: spec for spec in actual}
@@ -169,7 +169,8 @@ def _detail(aspect: Aspect, name: str, wanted: Any, found: Any) -> str:
         bson.encode({field: _comparable(field, part[field]) for field in sorted(part)})
         for part in parts
     ]
-    named = differences(raws[0], raws[1], Mode.BINARY)
+    # During a sync, the expected value is often not that of the source, for example in a TTL index.
+    named = differences(raws[0], raws[1], Mode.BINARY, "expected")
     return "; ".join(each.detail if each.path == name else str(each) for each in named)
 
 

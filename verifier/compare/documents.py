@@ -46,14 +46,17 @@ def equal(source: bytes, destination: bytes, mode: Mode) -> bool:
     return _in_order_of_names(source) == _in_order_of_names(destination)
 
 
-def differences(source: bytes, destination: bytes, mode: Mode) -> tuple[FieldDifference, ...]:
+def differences(
+    source: bytes, destination: bytes, mode: Mode, wanted: str = "on the source"
+) -> tuple[FieldDifference, ...]:
     """Return up to twenty places where two documents differ; empty if and only if they are equal in this mode.
 
-    A different order of fields is reported with the path of the document that contains the fields.
+    A different order of fields is reported with the path of the document that contains the fields. `wanted` follows the
+    values of the first document in the texts.
     """
     if mode is Mode.IGNORE_FIELD_ORDER:
         source, destination = _in_order_of_names(source), _in_order_of_names(destination)
-    return tuple(islice(_differences(source, destination), _MOST_DIFFERENCES))
+    return tuple(islice(_differences(source, destination, wanted), _MOST_DIFFERENCES))
 
 
 def _in_order_of_names(raw: bytes, at: int = 0, kind: int = rawbson.DOCUMENT) -> bytes:
@@ -116,7 +119,7 @@ _Fields = dict[bytes, list[_Found]]
 _Kept = dict[_Field, list[int]]
 
 
-def _differences(source: bytes, destination: bytes) -> Iterator[FieldDifference]:
+def _differences(source: bytes, destination: bytes, wanted: str) -> Iterator[FieldDifference]:
     # A queue instead of recursion: documents are nested up to two hundred levels deep. Every pair has a difference, and
     # the last pair is compared first, so the pairs that a full queue drops would never be reached.
     pairs = deque([_Pair("", 0, 0)] if source != destination else [], _MOST_DIFFERENCES)
@@ -129,7 +132,7 @@ def _differences(source: bytes, destination: bytes) -> Iterator[FieldDifference]
                 path = _path(pair.path, name)
                 inner = _inner(path, one, other)
                 if inner is None:
-                    yield FieldDifference(path, _detail(one, other))
+                    yield FieldDifference(path, _detail(one, other, wanted))
                 else:
                     pairs.append(inner)
         if not complete:
@@ -232,14 +235,14 @@ def _inner(path: str, source: _Found | None, destination: _Found | None) -> _Pai
     return None
 
 
-def _detail(source: _Found | None, destination: _Found | None) -> str:
+def _detail(source: _Found | None, destination: _Found | None, wanted: str) -> str:
     if destination is None:
         assert source is not None
         return f"missing on the destination ({shown(*source.field[1:])})"
     if source is None:
         return f"extra on the destination ({shown(*destination.field[1:])})"
     left, right = shown_apart(source.field[1:], destination.field[1:])
-    return f"{left} on the source, {right} on the destination"
+    return f"{left} {wanted}, {right} on the destination"
 
 
 def _path(parent: str, name: bytes) -> str:

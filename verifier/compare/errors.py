@@ -56,15 +56,17 @@ TEXT_NOT_COMPARABLE = ErrorKind(
 MISMATCHES_REPLACED = ErrorKind(
     "MismatchesReplaced",
     409,
-    "A newer generation (pass) of the check, or a new check, replaced the mismatches while they were read.",
-    "Read the mismatches again from the beginning. The mismatches no longer change after the end of the check.",
+    "A newer generation (pass) of the check, or a new check, replaced the mismatches while they were read, or their "
+    "saved state was deleted.",
+    "Read the mismatches again from the beginning. They do not change while no check is running.",
 )
 SUPERSEDED = ErrorKind(
     "Superseded",
     409,
-    "Another verifier process has taken this check over, and this process has stopped working on it.",
-    "The check continues in the other process. Stop this process: two processes must not run with the same "
-    "--metaDBName.",
+    "Another verifier process has taken this check over or has begun a new one, or the saved state of the check was "
+    "deleted. This process has stopped working on the check.",
+    "If another process runs with the same --metaDBName, stop this process: the check continues in the other one. "
+    "Otherwise, restart this process; if the saved state was deleted, then start a new check.",
 )
 METADATA_BLOCKED = ErrorKind(
     "MetadataBlocked",

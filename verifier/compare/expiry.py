@@ -44,16 +44,22 @@ def expired(definitions: Iterable[CollectionSpec | None], now: datetime) -> list
 def note_on_clocks(source: datetime, destination: datetime) -> str | None:
     """Return a note for the result of a check if the clusters' clocks differ by more than five seconds, else None.
 
-    A document that has expired only by the destination's clock may be reported as a mismatch.
+    If the destination's clock is ahead, a document that has expired only by this clock may be reported as a mismatch.
     """
     if abs(destination - source) <= _MOST_APART:
         return None
-    direction = "ahead of" if destination > source else "behind"
+    if destination > source:
+        direction = "ahead of"
+        effect = (
+            ": a document that the destination itself has deleted as expired may be reported as missing (before its "
+            "commit, a sync prevents such deletions)"
+        )
+    else:
+        direction, effect = "behind", ", so the difference does not change the result"
     return (
         f"The clock of the destination is more than {_MOST_APART.seconds} seconds {direction} the clock of the source. "
-        "The check used the source's clock to decide which documents have expired. If the destination's clock is "
-        "ahead, a document that the destination has deleted as expired may be reported as missing. Synchronize the "
-        "clocks (NTP)."
+        f"The check used the source's clock to decide which documents have expired{effect}. Synchronize the clocks "
+        "(NTP)."
     )
 
 

@@ -46,7 +46,7 @@ class DocumentMismatchesSchema(DefinitionMismatchesSchema):
         load_default=0.0,
         validate=validate.Range(min=0),
         metadata={
-            "description": "List only documents that have differed for at least this many seconds since they last "
+            "description": "Leave out documents that have differed for less than this many seconds since they last "
             "changed."
         },
     )

@@ -199,7 +199,10 @@ class CheckStore(CheckReader):
             owners = [self.record.owner, new.owner]
             statement = {"q": {"_id": CHECK, "owner": {"$in": owners}}, "u": as_document(new)}
             if self._write({"update": CHECK, "updates": [statement]})["n"] != 1:
-                raise OperationError(SUPERSEDED, "Another process has taken over the saved check.")
+                raise OperationError(
+                    SUPERSEDED,
+                    "Another process has taken over the saved check, or its saved state was deleted.",
+                )
             self._record = new
             del self._unsaved_notes[:count]
             return new
@@ -374,7 +377,8 @@ class CheckStore(CheckReader):
         return OperationError(
             METADATA_BLOCKED,
             f"The state of the check cannot be saved in the database {self._database.name}, because user writes are "
-            "blocked on the cluster of this database.",
+            "blocked on the cluster of this database, and the user of this process lacks the privilege "
+            "bypassWriteBlockingMode.",
         )
 
 

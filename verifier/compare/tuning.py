@@ -40,8 +40,8 @@ class CheckTuning:
     )
     feed_bytes: int = size(
         4 * MB,
-        "Size of the keys of changed documents that may wait to be saved; above this size, the reader of the change "
-        "stream waits.",
+        "In a sync: size of the keys of changed documents that may wait to be saved; above this size, the reader of "
+        "the change stream waits.",
     )
     remembered: int = number(
         200_000,
@@ -68,5 +68,5 @@ class CheckTuning:
     )
     task_interval: float = seconds(0.3, "Interval at which finished tasks are saved.")
     progress_interval: float = seconds(
-        10.0, "Interval at which the log shows the progress of a check."
+        10.0, "Interval at which the log of the separate verifier shows the progress of a check."
     )

@@ -356,9 +356,11 @@ class Worker:
             return
         missing, extra = self._store.one_sided(stored.source)
         if source - destination != missing - extra:
+            # The documents of a time-series collection are counted in buckets.
+            what = "documents" if stored.source == namespace else "buckets"
             detail = (
-                f"{source:,} documents on the source, {destination:,} on the destination, "
-                f"but the comparison found {missing:,} missing and {extra:,} extra"
+                f"{what} to compare: {source:,} on the source, {destination:,} on the destination; but the comparison "
+                f"found {missing:,} missing and {extra:,} extra"
             )
             yield DefinitionMismatch(namespace, Difference.CONTENT, Aspect.COUNT, detail=detail)
 

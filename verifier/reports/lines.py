@@ -93,8 +93,8 @@ def _rates(progress: CheckProgress) -> str:
         return ""
     documents, size = (each / (ended - started) for each in (amounts.documents, amounts.size))
     return (
-        f"; the first comparison read {documents:,.0f} documents and {size_text(size)} per second on "
-        "average"
+        f"; the first comparison read {_count(round(documents), 'document')} and {size_text(size)} per "
+        "second on average"
     )
 
 
@@ -135,7 +135,7 @@ def _document_mismatches(
             str(each.difference),
             each.names,
             shown(each.key),
-            "; ".join(f"{field.path}: {field.detail}" for field in each.fields),
+            "; ".join(map(str, each.fields)),
         )
         for each in (stored_one.mismatch for stored_one in stored[:SHOWN])
         if isinstance(each, DocumentMismatch)

@@ -239,10 +239,11 @@ def _not_known(subject: Subject) -> Iterator[str]:
     elif any(each.caller is None and each.address for each in record.commands):
         yield UNKNOWN_CALLERS
     yield PROXIES
-    yield (
-        "It is unknown whether applications wrote after writesOff: the check relies on this command, with which "
-        "the operator says that all writes have ended."
-    )
+    if progress.writes_off:
+        yield (
+            "It is unknown whether applications wrote to either cluster after writesOff: the check assumes that all "
+            "writes had ended when this command was sent."
+        )
     yield (
         "The versions of the servers may have changed during the check: the report shows the versions at the start of "
         "the check, or at the start of this process if that was later."

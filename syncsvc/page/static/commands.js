@@ -25,7 +25,7 @@ export function actionsOf(api, changed, limits) {
     pause: () => confirm("Pause the sync?", "The sync stops at a saved point, and the destination falls behind. Keep the daemon running until you resume the sync.", "Pause", "pause", toAll(overview, "pause")),
     resume: () => confirm("Resume the sync?", "The sync continues from its last saved point.", "Resume", "resume", [...advice(overview), ...toAll(overview, "resume", "every instance that is PAUSED or FAILED")]),
     commit: () => commitDialog(run, overview),
-    reverse: () => confirm("Reverse the sync?", "Changes then flow from the current destination back to the old source, where user writes stay blocked.", "Reverse", "reverse", toAll(overview, "reverse")),
+    reverse: () => confirm("Reverse the sync?", "Changes then flow from the current destination back to the old source, where users cannot write.", "Reverse", "reverse", toAll(overview, "reverse")),
     repair: () => repairDialog(run, overview),
     reset: () => resetDialog(run, overview),
   };
@@ -88,7 +88,7 @@ function startDialog(run) {
       el("div", { class: "fields" }, field("Source", source), field("Destination", destination), field("Build indexes", indexes), field("Block user writes", blocking)),
       el("label", { class: "check" }, verification, "Verify the copy before the commit"),
       el("label", { class: "check" }, reversible, "Reversible after the commit"),
-      field("More options (JSON)", more, "Any option of POST /api/v1/start, such as filters and sharding."),
+      field("More options (JSON)", more, "Any option of POST /api/v1/start, such as filters and sharding. If several instances share the sync, start each on its own page, with the same options."),
       findings,
     ],
     [
@@ -143,13 +143,13 @@ function toAll({ instances }, command, which = "every instance") {
 function commitDialog(run, overview) {
   const { destination, progress } = overview;
   const where = progress.directionMapping?.Destination ?? destination;
-  const checks = overview.verification ? "verifies both clusters" : "compares nothing, because the verification is disabled";
+  const checks = overview.verification ? " and verifies both clusters" : ", but compares nothing, because the verification is disabled";
   const [name, check] = nameField(destination);
   open(
     "Commit the sync?",
     [
-      el("p", { text: `The commit applies the last changes, ${checks}, and then lets users write to ${where}.` }),
-      el("p", {}, el("b", { text: "Stop the applications that write to the source first." }), " Writes to the source after the commit are lost."),
+      el("p", { text: `The commit applies the last changes${checks}. When the page says so, and not before, applications may write to ${where}.` }),
+      el("p", {}, el("b", { text: "Stop the applications that write to the source first." }), " Later writes to the source are lost, unless the sync blocks them."),
       ...toAll(overview, "commit"), name,
     ],
     [{ text: "Commit", kind: "danger", run: () => { check(); return run("commit"); } }],
@@ -165,7 +165,7 @@ function resetDialog(run, overview) {
     "Reset the sync?",
     [
       el("p", {}, el("b", { text: `WARNING: this deletes the data that the sync has written to ${where}.` }), " The sync ends, and cannot be continued."),
-      ...toAll(overview, "reset"), plan, name,
+      ...toAll(overview, "reset", `every instance (first to the coordinator ${progress.coordinatorID})`), plan, name,
     ],
     [{ text: "Reset", kind: "danger", run: () => { check(); return run("reset", { confirm: destination }); } }],
     { wide: true },
@@ -182,9 +182,9 @@ function resetPlan({ collections, views, usersAndRoles = [], kept, unblocked, ba
     ["Drops the users and roles", usersAndRoles], ["Keeps, because the sync did not create them", kept],
     ["Unblocks the users of", unblocked], ["Starts the balancer of", balancersStarted],
   ];
-  return [el("ul", { class: "findings" }, ...items.filter(([, names]) => names.length).map(
-    ([text, names]) => el("li", {}, el("b", { text: `${text}: ` }), enumerated(names)),
-  ))];
+  const found = items.filter(([, names]) => names.length);
+  if (!found.length) return [el("p", { class: "empty", text: "There is nothing to drop." })];
+  return [el("ul", { class: "findings" }, ...found.map(([text, names]) => el("li", {}, el("b", { text: `${text}: ` }), enumerated(names))))];
 }
 
 function enumerated(names) {
@@ -206,7 +206,7 @@ function repairDialog(run, overview) {
   const plan = el("div", { class: "dialog-body", role: "status" });
   open(
     "Repair differences?",
-    [el("p", { text: "The sync writes the differing documents and definitions again, as they are on the source, and compares them." }), ...advice(overview), ...toFailed(overview), plan],
+    [el("p", { text: "The sync repairs the differences that it knows: it writes differing documents again, deletes documents that the source does not have, and restores definitions. The plan says which differences you must remove yourself." }), ...advice(overview), ...toFailed(overview), plan],
     [
       { text: "Show the plan", run: async () => { plan.replaceChildren(...planned(await run("repair", { dryRun: true }))); return false; } },
       { text: "Repair", kind: "primary", run: () => run("repair") },
@@ -216,7 +216,12 @@ function repairDialog(run, overview) {
 }
 
 function planned({ documents, definitions, repairs }) {
-  const head = `${count(documents)} documents and ${count(definitions)} definitions differ.`;
+  const listed = documents + definitions > repairs.length ? ` The first ${count(repairs.length)} differences are:` : "";
+  const head = `${amount(documents, "document", "documents")} and ${amount(definitions, "definition or count", "definitions or counts")} differ.${listed}`;
   const items = repairs.map((each) => el("li", {}, el("b", { text: `${each.action}: ` }), each.difference));
   return [el("p", { text: head }), el("ul", { class: "findings" }, ...items)];
+}
+
+function amount(number, one, many) {
+  return `${count(number)} ${number === 1 ? one : many}`;
 }

@@ -16,7 +16,7 @@ const FALLING = new Set(["left", "documents", "bytes", "events", "mismatches"]);
 export function namespacesTable(api, toolbar, parent) {
   return new Table({
     api, toolbar, parent, heads: HEADS, falling: FALLING, phases: PHASES, noun: "collection",
-    empty: "The collections are listed once a sync has started.",
+    empty: "No collections to show. They are listed when a sync begins to copy them.",
     cells: (row) => cells(api, row),
   });
 }

@@ -5,7 +5,7 @@ import { Chart } from "./chart.js";
 import { showCommand } from "./command.js";
 import { actionsOf } from "./commands.js";
 import { askForToken } from "./dialog.js";
-import { byId, bytes, clock, duration, el, icon, isKnown, rate, setText, whenChanged } from "./dom.js";
+import { byId, bytes, clock, duration, el, icon, isKnown, NONE, rate, setText, whenChanged } from "./dom.js";
 import { Limits } from "./limits.js";
 import { namespacesTable } from "./namespaces.js";
 import { showAnswer, showSilence, showWarnings } from "./frame.js";
@@ -20,6 +20,8 @@ const RANGES = { "15m": ["15 minutes", 900], "6h": ["6 hours", 21600], all: ["Al
 const KINDS = {
   RUNNING: "info", COMMITTING: "info", REVERSING: "info", COMMITTED: "good", PAUSED: "warn", FAILED: "bad", RESETTING: "warn",
 };
+// The states in which the heartbeats of other instances are read.
+const HEARD = ["RUNNING", "COMMITTING", "REVERSING"];
 // The sections that a standby does not show.
 const FIGURES = ["tiles", "charts-section", "namespaces-section"];
 // The phases of every sync, in order.
@@ -106,11 +108,11 @@ async function step() {
   await Promise.allSettled([namespaces.refresh(), limits.refresh()]);
 }
 
-/** Return a sentence that names the daemon to ask instead of this one; "" without --standby. */
+/** Return a sentence that says which daemon to ask instead of this one; "" without --standby. */
 function otherDaemon() {
   const { role, lease } = newest ?? {};
-  if (role === "standby" && lease) return `According to the lease, the active daemon runs on ${lease.host}, at ${lease.address}.`;
-  return role === "active" ? "If this daemon does not run any more, a standby takes over: open its page." : "";
+  if (role === "standby" && lease) return `The lease was last held by the daemon on ${lease.host}, at ${lease.address}.`;
+  return role === "active" ? "If this daemon does not run any more, another one takes over if it runs with --standby: open its page." : "";
 }
 
 function show(overview) {
@@ -124,7 +126,9 @@ function show(overview) {
   // Every time, because the current phase gets longer.
   showPhases(overview);
   panels.show(overview);
-  whenChanged("instances", [overview.instances, progress.role, progress.lease], () => showInstances(overview));
+  // On a standby, the summary says which daemon is active.
+  const own = progress.role === "standby" ? overview.summary : progress.role === "active" ? "This daemon is active." : "";
+  whenChanged("instances", [overview.instances, own, progress.state], () => showInstances(overview.instances, own, HEARD.includes(progress.state)));
   whenChanged("commands", overview.recentCommands, (commands) => byId("commands").replaceChildren(commandList(commands)));
   actions.show(overview);
   namespaces.show(overview.namespaces.total > 0 && progress.role !== "standby");
@@ -195,7 +199,7 @@ function showRoute(mapping) {
 function showPhases({ phases, progress }) {
   byId("phases-section").hidden = !phases.length;
   const last = phases.length - 1;
-  const ended = ["COMMITTED", "FAILED"].includes(progress.state);
+  const ended = ["COMMITTED", "FAILED", "RESETTING"].includes(progress.state);
   const items = phases.map(({ phase, began, seconds }, number) => {
     const running = number === last && !ended;
     const time = seconds ?? (running ? Date.now() / 1000 - began : null);
@@ -213,25 +217,21 @@ function showPhases({ phases, progress }) {
   );
 }
 
-function showInstances({ instances, progress }) {
+/** Show the instances. `own` is the role of this daemon, and `heard` is whether it reads the heartbeats of the others now. */
+function showInstances(instances, own, heard) {
   const parts = [];
-  if (progress.role) {
-    const lease = progress.lease;
-    const where = lease ? ` According to the lease, the active daemon runs on ${lease.host}, at ${lease.address}.` : " It is not known which daemon is active.";
-    const own = progress.role === "active" ? "This daemon is active." : "This daemon is a standby.";
-    parts.push(el("p", { text: own + where }));
-  }
-  if (instances.length) parts.push(instanceTable(instances));
-  if (!parts.length) parts.push(el("p", { class: "empty", text: "No other instance shares the sync, and this daemon has no standby." }));
+  if (own) parts.push(el("p", { text: own }));
+  if (instances.length) parts.push(instanceTable(instances, heard));
+  if (!parts.length) parts.push(el("p", { class: "empty", text: "No other instance of the sync is known, and this daemon runs without --standby." }));
   byId("instances").replaceChildren(...parts);
 }
 
-function instanceTable(instances) {
+function instanceTable(instances, heard) {
   const rows = instances.map((each) =>
     el(
       "tr", {}, el("td", { text: each.coordinates ? `${each.name} (coordinator)` : each.name }), el("td", { text: each.state }),
       el("td", { text: each.phase }),
-      el("td", { class: each.silentSeconds > 10 ? "bad-text" : "", text: each.silentSeconds > 10 ? `${duration(each.silentSeconds)} ago` : "now" }),
+      el("td", { class: each.silentSeconds > 10 ? "bad-text" : "", text: !heard ? NONE : each.silentSeconds > 10 ? `${duration(each.silentSeconds)} ago` : "now" }),
     ),
   );
   return list(["Instance", "State", "Phase", "Heartbeat"], rows);

@@ -90,10 +90,11 @@ function showOplog(tile, { oplog, progress }) {
 }
 
 // Only the coordinator has the figures of the verification, and a process that was restarted has none at first.
-function withoutFigures({ state, mongosyncID, coordinatorID }) {
+function withoutFigures({ state, info, mongosyncID, coordinatorID }) {
   if (coordinatorID !== mongosyncID) return `see the coordinator ${coordinatorID}`;
   if (state === "RESETTING") return "";
-  return ["COMMITTING", "COMMITTED", "FAILED"].includes(state) ? "see the report" : "not started";
+  const mayHaveBegun = state === "PAUSED" && info === "change event application";
+  return mayHaveBegun || ["COMMITTING", "COMMITTED", "FAILED"].includes(state) ? "see the report" : "not started";
 }
 
 function showVerification(tile, { verification, progress }) {
@@ -106,10 +107,11 @@ function showVerification(tile, { verification, progress }) {
   const { comparedDocuments: compared, totalDocuments: total, phase, lastClean } = verification;
   const different = verification.differentDocuments + verification.differentDefinitions;
   const begun = phase !== "not started";
+  const when = verification.verdict ? "at the end" : "now";
   const share = phase === "stream hashing" ? 100 : total ? percent(compared, total) : null;
   tile.show({
     value: begun ? count(different) : NONE,
-    unit: begun ? (different === 1 ? "difference now" : "differences now") : withoutFigures(progress),
+    unit: begun ? `${different === 1 ? "difference" : "differences"} ${when}` : withoutFigures(progress),
     share: begun ? share : null,
     rows: [
       ["Compared", begun && isKnown(total) ? `${brief(compared)} of ${brief(total)}` : brief(compared)],

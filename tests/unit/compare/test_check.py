@@ -71,7 +71,7 @@ def notes(pairs: set[NamespacePair], **saved: Any) -> list[str]:
 
 def test_a_new_check_notes_selected_names_that_do_not_exist() -> None:
     (note,) = notes({KEPT})
-    assert "d.dropped was selected, but was not compared" in note
+    assert "d.dropped was selected, but when the check began, it existed on neither" in note
     with pytest.raises(OperationError, match="No collection or view"):
         notes(set())
 

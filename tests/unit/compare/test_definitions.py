@@ -117,7 +117,7 @@ def test_a_different_type_is_one_difference() -> None:
 
 
 def sides(source: str, destination: str) -> str:
-    return f"{source} on the source, {destination} on the destination"
+    return f"{source} expected, {destination} on the destination"
 
 
 @pytest.mark.parametrize(

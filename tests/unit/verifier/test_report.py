@@ -101,6 +101,19 @@ def test_an_option_of_the_process_is_no_stranger() -> None:
     assert not any("without a token" in each for each in found["notKnown"])
 
 
+def test_only_a_check_that_was_ended_assumes_that_writes_had_ended() -> None:
+    for progress in (CHECKING, PASSED):
+        said = any("after writesOff" in each for each in report(subject(progress))["notKnown"])
+        assert said is progress.writes_off
+
+
+def test_before_the_end_differences_can_be_normal() -> None:
+    differing = replace(CHECKING, mismatches=FAILED.mismatches)
+    hint = "a sync keeps some definitions different on purpose"
+    assert hint in PAGE.html(report(subject(differing)))
+    assert hint not in PAGE.html(report(subject(FAILED)))
+
+
 def hostile(record: CheckRecord) -> CheckRecord:
     scope = Scope(
         NamespaceFilter(({"database": HOSTILE},), ()),

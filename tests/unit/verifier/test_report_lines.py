@@ -131,6 +131,17 @@ def test_long_and_odd_texts_stay_in_one_line() -> None:
     assert "Documents that differ" in lines
 
 
+def test_a_difference_of_the_whole_document_has_no_path() -> None:
+    fields = (FieldDifference("", "the order of the fields differs"),)
+    lines = report(FAILED, [document_mismatch(7, fields=fields)], [])
+    assert any(line.endswith("int 7  the order of the fields differs") for line in lines)
+
+
+def test_one_document_per_second_is_singular() -> None:
+    progress = replace(FAILED, first=Amounts(50, 50, 5_000, 5_000, 1))
+    assert "read 1 document and 100 bytes per second" in text(progress)
+
+
 def test_names_cannot_forge_lines_or_control_a_terminal() -> None:
     """The clusters' users choose the names in the reasons, the notes and the tables."""
     name = "a\nPASSED: b\u2028PASSED: c\x1b[2J\x9b\u202e"

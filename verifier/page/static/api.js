@@ -6,7 +6,7 @@ const PATIENCE = 20_000;
 /** An error answer of the API. `kind` is the name of the error. */
 export class Refused extends Error {
   constructor(status, body) {
-    super(body?.errorDescription || `The daemon answered with status ${status}.`);
+    super(body?.errorDescription || `The request was answered with status ${status}.`);
     this.status = status;
     this.kind = body?.error || String(status);
   }

@@ -32,7 +32,7 @@ export function openDifferences(api, namespace, facts, paths) {
         room -= Math.min(room, lines.length);
       }
       more.hidden = !left.length;
-      setText(status, found.children.length ? "" : "No differences were found so far.");
+      setText(status, found.children.length ? "" : "No differences are known.");
     } catch (error) {
       more.hidden = false;
       setText(status, error instanceof Refused ? `${error.kind}: ${error.message}` : "No answer from the daemon.");

@@ -38,7 +38,7 @@ const charts = [
 ];
 const table = new Table({
   api, toolbar: byId("toolbar"), parent: byId("namespaces"), heads: HEADS, falling: new Set(["documents", "bytes", "mismatches"]),
-  noun: "namespace", empty: "The namespaces are listed once a check has started.", cells,
+  noun: "namespace", empty: "No namespaces to show. A check lists them when it begins to compare their documents.", cells,
 });
 const buttons = {
   check: el("button", { type: "button", text: "Start a check", disabled: true, "data-command": "check", on: { click: checkDialog } }),
@@ -126,12 +126,12 @@ function showTiles(overview) {
   const { srcChangeStats: source, dstChangeStats: destination } = progress;
   const lag = (side) => (isKnown(side.lagSecs) ? duration(side.lagSecs) : NONE);
   tiles.changes.show({
-    value: lag(source), unit: "behind the source",
+    value: lag(source), unit: isKnown(source.lagSecs) ? "behind the source" : "lag not known",
     rows: [["Source events/s", rate(source.eventsPerSecond)], ["Destination lag", lag(destination)], ["Destination events/s", rate(destination.eventsPerSecond)]],
   });
   const different = overview.differentDocuments + overview.differentDefinitions;
   tiles.differences.show({
-    value: begun ? count(different) : NONE, unit: begun ? "now" : "not started",
+    value: begun ? count(different) : NONE, unit: !begun ? "not started" : progress.verdict ? "at the end" : "now",
     rows: [["Documents", count(overview.differentDocuments)], ["Definitions and counts", count(overview.differentDefinitions)]],
     note: progress.notes.join(" "),
   });
@@ -171,8 +171,8 @@ async function run(command, body) {
 function checkDialog() {
   const filter = el("textarea", { name: "filter", spellcheck: "false", placeholder: '{"region": "eu"}' });
   open("Start a check?", [
-    el("p", { text: "The verifier compares all documents, collections, views and indexes of both clusters." }),
-    field("Only documents that match this filter (JSON)", filter, "Leave it empty to compare all documents."),
+    el("p", { text: "The verifier compares the documents, collections, views and indexes that its options select. A new check replaces the result and the report of the last one." }),
+    field("Only documents that match this filter (JSON)", filter, "Leave it empty to compare all documents that the options select. After a sync with documentFilter or namespaceRemap, send POST /api/v1/check with the same list instead."),
   ], [{
     text: "Start",
     kind: "primary",
