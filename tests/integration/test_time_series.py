@@ -128,13 +128,15 @@ def test_a_ttl_index_of_a_time_series_expires_measurements_after_the_commit(
 def test_a_time_series_that_is_replaced_during_its_copy_keeps_its_name(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """Drop and create a new time-series collection again while the daemon, killed during its copy, is down."""
+    """Kill the daemon while it copies new time series, and replace them while it is down."""
     d = pair.source.client.d
     d.c.insert_one({"_id": 1})
     daemon.start()
     daemon.wait_until_committable()
-    daemon.kill_at(Point.BATCH_WRITTEN)
+    daemon.kill()
     time_series.weather(d)
+    daemon.kill_at(Point.BATCH_WRITTEN, "d.system.buckets.weather")
+    daemon.launch()
     daemon.wait_until_killed()
     for name in ("weather", "dropped", "collated"):
         d.drop_collection(name)
