@@ -67,7 +67,8 @@ FAILURE_IS_FINAL = ErrorKind(
     "FailureIsFinal",
     409,
     "The sync failed permanently, so it cannot be resumed.",
-    "Nothing was changed. If the sync was never committed, reset it (POST /api/v1/reset) and start it again. If it was "
+    "Nothing was changed. If errorDescription says what to check first, do that. Otherwise, if the sync was never "
+    "committed, reset it (POST /api/v1/reset) and start it again. If it was "
     f"reversed, it cannot be reset: {_NEW_SYNC} errorDescription in GET /api/v1/progress says how to avoid this "
     "failure.",
 )
@@ -447,9 +448,9 @@ VERIFICATION_FAILED = ErrorKind(
     "VerificationFailed",
     409,
     "The destination differs from the source.",
-    "Do not switch to the destination. GET /api/v1/mismatches lists all differences: find the cause, such as writes to "
-    "the destination. Then send POST /api/v1/repair (with several instances, to each of them): the sync repairs the "
-    "differences and is RUNNING again. "
+    "Do not switch to the destination: let the applications return to the source. GET /api/v1/mismatches lists all "
+    "differences: find the cause, such as writes to the destination. Then send POST /api/v1/repair (with several "
+    "instances, to each of them): the sync repairs the differences and is RUNNING again. "
     "If you have undone the changes of the destination yourself, POST /api/v1/resume continues the sync without a "
     "repair. Then commit again.",
 )
@@ -555,8 +556,9 @@ _CONTINUES = (
 )
 _BEGIN_AGAIN = "Then reset the sync (POST /api/v1/reset) and start it again."
 _RESUME_OR_BEGIN_AGAIN = (
-    "If the sync has failed, send POST /api/v1/resume. Only if the resume is refused, because no member of the source "
-    "has the change events any more, reset the sync (POST /api/v1/reset) and start it again."
+    "If the sync has failed, send POST /api/v1/resume; if it is refused, errorDescription says whether another member "
+    "of the source must become the primary first. Only if no member of the source has the change events any more, "
+    "reset the sync (POST /api/v1/reset) and start it again."
 )
 UNSUPPORTED_TOPOLOGY = cluster.UNSUPPORTED_TOPOLOGY
 SERVER_FEATURE_MISSING = cluster.SERVER_FEATURE_MISSING

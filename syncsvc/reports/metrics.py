@@ -387,7 +387,8 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.COUNTER,
         "mongosync_documents_copied_again_total",
-        "Documents that this process read although the destination already had them, after a restart or failover.",
+        "Documents that this process read again although the destination already had them, for example after a "
+        "restart, a resume or a failover. Documents of sharded collections are not counted.",
         (),
         _of_run(lambda record, snapshot: snapshot.documents_copied_again),
     ),

@@ -56,7 +56,7 @@ class Admission:
                     raise
                 raise final(
                     record,
-                    f"The sync failed with {failure.name}, and the changes that it needs are lost. "
+                    f"The sync failed with {failure.name}, and the source no longer returns the changes that it needs. "
                     f"{error.description}",
                 ) from error
 

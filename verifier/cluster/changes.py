@@ -55,6 +55,11 @@ _OTHER_SHARD = (
     "Otherwise it fails with OplogWindowExceeded."
 )
 
+_UNASKED_SHARDS = (
+    "The other members of the shards were not asked: on each of them, rs.printReplicationInfo() shows how far its "
+    "oplog reaches back. If one reaches back far enough, the changes are not lost: make it the primary of its shard."
+)
+
 
 class StreamPage(NamedTuple):
     """One page of a change stream: raw events in the order of the stream.
@@ -306,12 +311,12 @@ class ChangeReader:
             text = f"{what[0].upper()}{what[1:]}. {_OTHER_MEMBER} Then send the command again."
             return OperationError(failures.CLUSTER_UNREACHABLE, text)
         cluster, since = name_of(self._stream.client), _shown(self._position.time)
-        whose, others = "the primary", " (other members were not asked)"
+        whose, others = "the primary", " (other members were not asked)."
         if self._stream.facts.is_sharded:
-            whose = "a shard"
+            whose, others = "a shard", f". {_UNASKED_SHARDS}"
         elif self._awaits_oplog:
-            others = ", nor does the oplog of any other member (hidden and delayed members were not asked)"
-        text = f"The oplog of {whose} of the cluster {cluster} no longer reaches back to {since}{others}."
+            others = ", nor does the oplog of any other member (hidden and delayed members were not asked)."
+        text = f"The oplog of {whose} of the cluster {cluster} no longer reaches back to {since}{others}"
         return OperationError(failures.OPLOG_WINDOW_EXCEEDED, text)
 
     def _pages(self) -> Iterator[StreamPage]:

@@ -94,7 +94,7 @@ class DocumentMismatchLine(_Mismatch):
     idType = always(fields.String, "The BSON type of the _id.")
     fields = always(
         fields.List,
-        "The fields that differ; empty if only one cluster has the document.",
+        "The fields that differ, at most 20 of them; empty if only one cluster has the document.",
         fields.Nested(_FieldDifference),
     )
 

@@ -1,4 +1,4 @@
-"""A connection of waitress that answers requests which waitress cannot parse in the same form as the app's errors."""
+"""A connection of waitress whose own error answers have the same form as those of the app."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ def error_body(name: str, description: str) -> dict[str, Any]:
 
 
 class _Refusal(ErrorTask):
-    """The answer to a request that waitress cannot parse, and so never passes to the app."""
+    """An answer that waitress gives in place of the app.
+
+    It is given to a request that waitress cannot parse or that is too large, and so never passes to the app, and after
+    an unhandled exception of the app.
+    """
 
     def execute(self) -> None:
         # The type stubs of waitress do not know that the request has an error, and that the headers are a list.
