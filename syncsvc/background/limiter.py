@@ -213,8 +213,10 @@ class Limiter:
         found, why = pressure({side: typical(each) for side, each in self._loads.items()}, auto)
         if found is Pressure.HIGH:
             self._overload = why
-        ceiling = self._ceilings.get(work, Ceiling())
-        self._ceilings = {work: adjusted(ceiling, found, self._flows[work], monotonic())}
+        ceiling = adjusted(
+            self._ceilings.get(work, Ceiling()), found, self._flows[work], monotonic()
+        )
+        self._ceilings = with_ceiling(self._ceilings, work, ceiling)
 
     def _rate(self, work: Limit) -> float:
         """Return the amount of this work, in bytes or events, admitted per second in the newest intervals."""
@@ -275,6 +277,16 @@ def work_of(sync: Sync) -> Limit | None:
         # A collection is copied that became part of the sync after its start. No change events are applied meanwhile.
         return Limit.COPY_BYTES
     return _WORK.get(sync.record.phase)
+
+
+def with_ceiling(
+    ceilings: Mapping[Limit, Ceiling], work: Limit, ceiling: Ceiling
+) -> dict[Limit, Ceiling]:
+    """Return the ceilings with a new one for the present work, and without those of other work that is over.
+
+    The ceiling of change events stays while a collection is copied between them (see `work_of`).
+    """
+    return {each: ceilings[each] for each in ceilings if each is Limit.EVENTS} | {work: ceiling}
 
 
 def _measured(sync: Sync) -> dict[str, str]:

@@ -32,7 +32,7 @@ from syncsvc.errors import UNSUPPORTED_COLLECTION
 from syncsvc.figures.progress import WarningKind
 from syncsvc.resuming import CHECKED, UNBLOCKED
 from syncsvc.rules import hidden_measurements
-from syncsvc.saved.created_collections import to_expire, under_current_names
+from syncsvc.saved.created_collections import to_convert, to_expire
 from syncsvc.saved.late_findings import LateFindings
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
@@ -48,7 +48,7 @@ from verifier.runtime.tasks import StopToken, for_each
 Step = tuple[str, Callable[[], None]]
 # A method of Catalog that changes the collection with the given definition.
 Change = Callable[[Catalog, CollectionSpec], None]
-# `under_current_names`, or a function like it.
+# `to_convert` or `to_expire`.
 Current = Callable[
     [Iterable[CollectionRecord], Mapping[Namespace, bytes]], Iterator[CollectionRecord]
 ]
@@ -139,7 +139,7 @@ class Cutover:
     def _change_indexes(self, change: Change, write_concern: Mapping[str, Any]) -> None:
         """Call `change`, which may build or scan indexes, for all collections, at most one per reader at a time."""
         threads = min(self.context.definition_threads, self.context.load.readers)
-        self._change_by_current_name(change, threads, under_current_names, write_concern)
+        self._change_by_current_name(change, threads, to_convert, write_concern)
 
     def _principal_steps(self) -> list[Step]:
         """Return the step that copies users and roles; an empty list if the start options do not ask for that.

@@ -188,6 +188,19 @@ def under_current_names(
             yield record
 
 
+def to_convert(
+    records: Iterable[CollectionRecord], uuids: Mapping[Namespace, bytes]
+) -> Iterator[CollectionRecord]:
+    """Yield `records` like `under_current_names`, to convert and build the indexes of their collections.
+
+    Records of replaced time series are left out: only users can have created these, and a TTL index would delete their
+    measurements.
+    """
+    for each in under_current_names(records, uuids):
+        if each.definition.kind is not Kind.TIME_SERIES or not is_replaced(each, uuids):
+            yield each
+
+
 def to_expire(
     records: Iterable[CollectionRecord], uuids: Mapping[Namespace, bytes]
 ) -> Iterator[CollectionRecord]:

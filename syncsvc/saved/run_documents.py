@@ -16,6 +16,7 @@ from syncsvc.saved.late_findings import StoredLateFindings
 from syncsvc.saved.run import Failure, PhaseBegin, RunRecord
 from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
 from syncsvc.state import Phase, State
+from verifier.cluster.connect import replacing_connections
 from verifier.cluster.newest import read_newest
 from verifier.runtime.errors import OperationError
 from verifier.runtime.formats import Formats
@@ -194,7 +195,8 @@ def load_runs(
     """
     query = {"_id": {"$in": instances}} if instances else {}
     projection = None if with_journals else {"journal": False}
-    with metadata.client.start_session(causal_consistency=True) as session:
+    session = metadata.client.start_session(causal_consistency=True)
+    with session, replacing_connections(metadata.client):
         if since is not None:
             session.advance_operation_time(since)
         return [run_from(each) for each in metadata[RUNS].find(query, projection, session=session)]

@@ -202,7 +202,9 @@ def test_entries_lost_while_events_wait_fail_the_sync(pair: Pair, daemon: Daemon
     assert_lost(progress)
     assert progress["info"] == "change event application"
     assert_final(
-        daemon, "no longer returns the changes that it needs", "nor does the oplog of any other member"
+        daemon,
+        "no longer returns the changes that it needs",
+        "nor does the oplog of any other member",
     )
 
 

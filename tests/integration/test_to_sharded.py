@@ -536,7 +536,11 @@ REFUSED: dict[str, tuple[Document, str, str]] = {
         "ReversibleNeedsEqualShards",
         "the source has no shards, and the destination has 2 shards",
     ),
-    "without": ({"sharding": None}, "ShardingRequired", "does not contain the option sharding"),
+    "without": (
+        {"sharding": None},
+        "ShardingRequired",
+        "but the start options do not contain sharding.",
+    ),
 }
 
 

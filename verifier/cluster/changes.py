@@ -55,6 +55,10 @@ _OTHER_SHARD = (
     "Otherwise it fails with OplogWindowExceeded."
 )
 
+_IF_GONE = (
+    "If rs.printReplicationInfo() shows on every member that its oplog does not reach back far enough, the changes are "
+    "lost."
+)
 _UNASKED_SHARDS = (
     "The other members of the shards were not asked: on each of them, rs.printReplicationInfo() shows how far its "
     "oplog reaches back. If one reaches back far enough, the changes are not lost: make it the primary of its shard."
@@ -308,7 +312,7 @@ class ChangeReader:
         if self._elsewhere is not None:
             # A command does not wait until another member is the primary. The changes are not lost yet.
             what = self._elsewhere.what
-            text = f"{what[0].upper()}{what[1:]}. {_OTHER_MEMBER} Then send the command again."
+            text = f"{what[0].upper()}{what[1:]}. {_OTHER_MEMBER} Then send the command again. {_IF_GONE}"
             return OperationError(failures.CLUSTER_UNREACHABLE, text)
         cluster, since = name_of(self._stream.client), _shown(self._position.time)
         whose, others = "the primary", " (other members were not asked)."

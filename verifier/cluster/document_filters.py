@@ -29,7 +29,7 @@ DOCUMENT_FILTER_FAILED = ErrorKind(
     409,
     "A cluster cannot evaluate a query of documentFilter, or the filter of a check, for one of the documents.",
     "Find the document by the value or type in the server's message, and change or delete it on the cluster that the "
-    "message names.",
+    "message names, if it names one.",
 )
 
 # The reasons why an operator cannot select documents, and the refused operators with their reasons.

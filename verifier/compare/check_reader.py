@@ -14,7 +14,7 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import PyMongoError
 
 from verifier.cluster import failures
-from verifier.cluster.connect import Client
+from verifier.cluster.connect import Client, replacing_connections
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.newest import read_newest
 from verifier.cluster.reading import read
@@ -218,7 +218,8 @@ class CheckReader:
         """
 
         def ask() -> T:
-            with self._client.start_session(causal_consistency=True) as session:
+            session = self._client.start_session(causal_consistency=True)
+            with session, replacing_connections(self._client):
                 if self._saved_until is not None:
                     session.advance_operation_time(self._saved_until)
                 return call(session)

@@ -343,7 +343,9 @@ class Catalog:
         name = definition.namespace.collection
         for command in standin.modifications(name, found, index):
             if self._run(definition.namespace, command, failures.INVALID_OPTIONS) is None:
+                self._drop_index(definition.storage, index["name"])
                 self._create_index(definition, index)
+                return
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:
         indexes = read(lambda: list_indexes(self._destination_client, *namespace), self._stop)
@@ -559,8 +561,8 @@ def _loses_support(
 def renamed_remedy(namespace: Namespace) -> str:
     """Return what to do if users have dropped or renamed a collection that has the name `namespace` in the sync."""
     return (
-        f"If it was renamed, rename it back to {namespace}. If it was dropped, reset the sync (POST /api/v1/reset) and "
-        "start it again."
+        f"If it was renamed, rename it back to {namespace}. If it was dropped, the sync cannot "
+        "continue: reset it (POST /api/v1/reset) and start it again; if it was reversed, start a new sync instead."
     )
 
 

@@ -326,7 +326,7 @@ class Renames:
         Servers cannot rename time-series collections, so `wanted` must not get a temporary name. The source no longer
         has the other collection under this name: for example, users have dropped it, and a process that was killed
         while it copied this collection had not read the drop event yet. If users have renamed it, the event of the
-        rename copies it.
+        rename copies it; if the filter excludes its new name, it is dropped without the error RenamedOutOfFilter.
         """
         holder = self._registry.at(wanted.namespace)
         if wanted.kind is Kind.TIME_SERIES and holder is not None:

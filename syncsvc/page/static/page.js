@@ -231,7 +231,7 @@ function instanceTable(instances, heard) {
     el(
       "tr", {}, el("td", { text: each.coordinates ? `${each.name} (coordinator)` : each.name }), el("td", { text: each.state }),
       el("td", { text: each.phase }),
-      el("td", { class: each.silentSeconds > 10 ? "bad-text" : "", text: !heard ? NONE : each.silentSeconds > 10 ? `${duration(each.silentSeconds)} ago` : "now" }),
+      el("td", { class: heard && each.silentSeconds > 10 ? "bad-text" : "", text: !heard ? NONE : each.silentSeconds > 10 ? `${duration(each.silentSeconds)} ago` : "now" }),
     ),
   );
   return list(["Instance", "State", "Phase", "Heartbeat"], rows);

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from bson.timestamp import Timestamp
 from pymongo import MongoClient
+from pymongo.errors import ConfigurationError
 
+from verifier.cluster import connect
 from verifier.cluster.failures import CLUSTER_UNREACHABLE
 from verifier.cluster.times import Position
 from verifier.compare.check_reader import CheckReader
@@ -36,6 +38,25 @@ def test_the_numbers_of_mismatches_are_not_awaited_forever() -> None:
         with impatient(0.0), pytest.raises(OperationError) as raised:
             reader.mismatch_counts()
         assert raised.value.kind is CLUSTER_UNREACHABLE
+
+
+def test_a_connection_that_accepts_no_session_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The driver refuses sessions on a connection from a time when the member was not a primary or secondary."""
+    answers = [ConfigurationError("Sessions are not supported"), {"generation": 0, "started": 5.0}]
+
+    def find_one(*_: object, **__: object) -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    replaced: list[object] = []
+    monkeypatch.setattr(connect, "_discard_connections", replaced.append)
+    client: Any = _Client({"state": {"check": SimpleNamespace(find_one=find_one)}})
+    assert CheckReader(client, "state", StopToken())._is_kept(0, 5.0)
+    assert replaced == [client]
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from syncsvc.engine.definitions.standin import NEVER_SECONDS, expirations, stand_in
-from syncsvc.saved.created_collections import to_expire
+from syncsvc.saved.created_collections import to_convert, to_expire
 from tests.unit.syncsvc.records import collection_record
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.specification import CollectionSpec
+from verifier.cluster.specification import CollectionSpec, Kind
 
 OWN, OTHER = bytes(16), bytes([1] * 16)
 NAME, RENAMED = Namespace("d", "c"), Namespace("d", "renamed")
@@ -49,6 +50,14 @@ def test_expiration_is_restored_where_the_sync_has_turned_it_off(
     uuids: dict[Namespace, bytes], commands: list[dict[str, Any]]
 ) -> None:
     assert restored(uuids, stand_in(RECORD.definition)) == commands
+
+
+def test_no_index_is_built_in_a_time_series_that_users_have_created_again() -> None:
+    definition = replace(RECORD.definition, kind=Kind.TIME_SERIES)
+    series = replace(RECORD, definition=definition)
+    assert [*to_convert([series], {NAME: OWN})] == [series]
+    assert [*to_convert([series], {NAME: OTHER})] == []
+    assert [*to_convert([RECORD], {NAME: OTHER})] == [RECORD]
 
 
 @pytest.mark.parametrize("seconds", [60, NEVER_SECONDS - 1])

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from syncsvc.background.limiter import Limiter, work_of
+from syncsvc.background.limiter import Limiter, with_ceiling, work_of
 from syncsvc.engine.run.pace import Pace
+from syncsvc.figures.overload import Ceiling
 from syncsvc.figures.progress import Progress, ProgressSnapshot
 from syncsvc.limits import Limit, Limits, limits_of, merged, rates_shown, share_of
 from syncsvc.reports.sync import Sync
@@ -109,6 +110,13 @@ def test_auto_limits_the_present_work(
 ) -> None:
     sync = known(run_record(phase=phase, state=state), ProgressSnapshot(adopts_collection=adopts))
     assert work_of(sync) is work
+
+
+def test_a_copy_between_change_events_keeps_their_ceiling() -> None:
+    events, copy = Ceiling(rate=7.0), Ceiling(rate=8.0)
+    during = with_ceiling({Limit.EVENTS: events}, Limit.COPY_BYTES, copy)
+    assert during == {Limit.EVENTS: events, Limit.COPY_BYTES: copy}
+    assert with_ceiling(during, Limit.EVENTS, events) == {Limit.EVENTS: events}
 
 
 def test_the_first_of_two_windows_counts() -> None:
