@@ -85,8 +85,9 @@ class Queries:
         return namespaces_report(sync, database, after, limit)
 
     def namespaces_table(self, request: TableRequest) -> dict[str, Any]:
-        """Return the requested rows of the table of collections, and the number of selected collections.
+        """Return the answer to `GET /api/v1/overview/namespaces` except `success`: rows of the page's table of collections.
 
+        `namespaces` are the requested rows, and `total` is the number of all collections that the request selects.
         Raises OperationError NotActive if this process is a standby.
         """
         sync = self._take()

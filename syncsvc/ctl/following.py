@@ -100,9 +100,10 @@ def sentence_after_preflight(tool: Tool, start: str) -> str:
 
 
 def to_others(tool: Tool, which: str = "every other instance, too") -> str:
-    """Return the beginning of a next step which says to send a command to the other instances (`which`).
+    """Return the beginning of a next step: to send the command that was just sent to the other instances, too.
 
-    Return "" if the sync has only one instance, if the daemon does not answer, and with --json.
+    The caller appends the rest of the step. `which` describes these instances, for example "every other instance that
+    is FAILED". Return "" if the sync has only one instance, if the daemon does not answer, and with --json.
     """
     overview = _overview(tool)
     if overview is None or not overview.get("instances"):

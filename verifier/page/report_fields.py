@@ -66,6 +66,6 @@ class ClusterFields(Strict):
 class SenderFields(Strict):
     caller = nullable(
         fields.String,
-        "The name of the client's token, as in the token file, or the name under which the process itself sent the "
-        "command; null if neither exists.",
+        "The name of the client's token (its role, if the token file gives no name), or the name under which the "
+        "process itself sent the command; null if neither exists.",
     )

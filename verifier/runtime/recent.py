@@ -43,7 +43,10 @@ class RecentCommand:
 
 
 class RecentCommands:
-    """The most recent commands. Thread-safe."""
+    """The newest commands: those that the API has answered, and those that the process itself has sent (see `own`).
+
+    Older ones are forgotten. Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _commands
