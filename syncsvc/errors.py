@@ -67,8 +67,8 @@ FAILURE_IS_FINAL = ErrorKind(
     "FailureIsFinal",
     409,
     "The sync failed permanently, so it cannot be resumed.",
-    "Nothing was changed. If errorDescription says what to check first, do that. Otherwise, if the sync was never "
-    "committed, reset it (POST /api/v1/reset) and start it again. If it was "
+    "Nothing was changed. If this message names something to check, check that first. If nothing helps, and the sync "
+    "was never committed, reset it (POST /api/v1/reset) and start it again. If it was "
     f"reversed, it cannot be reset: {_NEW_SYNC} errorDescription in GET /api/v1/progress says how to avoid this "
     "failure.",
 )
@@ -332,7 +332,8 @@ UNSUPPORTED_VERSION = ErrorKind(
     409,
     "The version of a server is not supported.",
     "The source must run MongoDB 5.0 or newer (6.0 or newer if it is sharded). The destination must run MongoDB 6.0 or "
-    "newer, and at least the version of the source.",
+    "newer, and at least the release of the source (such as 7.0). A lower featureCompatibilityVersion counts as the "
+    "version: if the servers are new enough, raise it (setFeatureCompatibilityVersion).",
 )
 UNSUPPORTED_COLLECTION = ErrorKind(
     "UnsupportedCollection",
@@ -556,7 +557,7 @@ _CONTINUES = (
 )
 _BEGIN_AGAIN = "Then reset the sync (POST /api/v1/reset) and start it again."
 _RESUME_OR_BEGIN_AGAIN = (
-    "If the sync has failed, send POST /api/v1/resume; if it is refused, errorDescription says whether another member "
+    "If the sync has failed, send POST /api/v1/resume; if that is refused, the answer says whether another member "
     "of the source must become the primary first. Only if no member of the source has the change events any more, "
     "reset the sync (POST /api/v1/reset) and start it again."
 )

@@ -85,9 +85,10 @@ class Queries:
         return namespaces_report(sync, database, after, limit)
 
     def namespaces_table(self, request: TableRequest) -> dict[str, Any]:
-        """Return the answer to `GET /api/v1/overview/namespaces` except `success`: rows of the page's table of collections.
+        """Return the answer to `GET /api/v1/overview/namespaces` except `success`: rows of the page's table.
 
-        `namespaces` are the requested rows, and `total` is the number of all collections that the request selects.
+        `namespaces` are the requested rows, one for each collection, and `total` is the number of all collections that
+        the request selects.
         Raises OperationError NotActive if this process is a standby.
         """
         sync = self._take()

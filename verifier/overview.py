@@ -30,11 +30,12 @@ _AFTER = {
     Outcome.PASSED: "Applications can switch to the destination, if everything that they use was compared. If a sync "
     "is running that is not COMMITTED yet, first commit it, then check again.",
     # Until its commit, a sync keeps some definitions different.
-    Outcome.FAILED: "Do not switch to the destination. If a sync is running that is not COMMITTED yet, first commit "
-    "it. Otherwise, fix the cause of the reported mismatches. Then check again.",
+    Outcome.FAILED: "Do not switch to the destination yet. If a sync is running that is not COMMITTED yet, some "
+    "differences are normal: check again when it is COMMITTED. Otherwise, fix the cause of the mismatches, and check "
+    "again.",
     # After some errors, a restarted verifier continues the check: the text of the error says so.
-    Outcome.INCOMPLETE: "Do not switch to the destination. Follow the remedy in the reported reason. If this does not "
-    "continue the check, check again.",
+    Outcome.INCOMPLETE: "Do not switch to the destination. Follow the remedy in the reported reason. If the check "
+    "does not continue, start a new one.",
 }
 
 

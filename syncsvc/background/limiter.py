@@ -274,7 +274,7 @@ def work_of(sync: Sync) -> Limit | None:
     if sync.record is None or not is_active(sync):
         return None
     if sync.snapshot.adopts_collection:
-        # A collection is copied that became part of the sync after its start. No change events are applied meanwhile.
+        # A collection that joined the sync after the start is being copied. No change events are applied meanwhile.
         return Limit.COPY_BYTES
     return _WORK.get(sync.record.phase)
 
@@ -282,9 +282,10 @@ def work_of(sync: Sync) -> Limit | None:
 def with_ceiling(
     ceilings: Mapping[Limit, Ceiling], work: Limit, ceiling: Ceiling
 ) -> dict[Limit, Ceiling]:
-    """Return the ceilings with a new one for the present work, and without those of other work that is over.
+    """Return the ceilings with `ceiling` for the present work, and without those of finished work.
 
-    The ceiling of change events stays while a collection is copied between them (see `work_of`).
+    The ceiling of change events is kept while a collection is copied, because events are applied again after the copy
+    (see `work_of`).
     """
     return {each: ceilings[each] for each in ceilings if each is Limit.EVENTS} | {work: ceiling}
 

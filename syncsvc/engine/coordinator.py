@@ -324,7 +324,10 @@ class Coordinator(Phases):
         elif not self._definitions.unchanged and WarningKind.DEFINITIONS_CHANGED not in warnings:
             yield "The search for changed definitions on the source has not ended yet."
         if snapshot.adopts_collection and not self._shard_keys.resharded and listing is None:
-            yield "A collection that became part of the sync after its start is being copied. Later changes wait."
+            yield (
+                "A collection that joined the sync after the start is being copied. Later changes are applied after "
+                "this copy."
+            )
 
     def _publish(self, caught_up: bool, hindrances: tuple[str, ...] = ()) -> None:
         """Publish whether the sync has caught up together with the reasons why not, so that no reader sees only one."""

@@ -336,7 +336,7 @@ def first_written(
                     f"The change stream of {cluster.name} did not return the newest changes within "
                     f"{longest_stall:.0f} seconds.",
                 )
-    raise AssertionError("the pages of a change stream do not end")
+    raise AssertionError("the pages of a change stream have ended, but must never end")
 
 
 def names_of(changes: Iterable[Change]) -> set[Namespace]:

@@ -228,9 +228,10 @@ class OplogWatch:
         return sum(each.copied for each in self._context.registry)
 
     def _shortage(self, oplog: Oplog, left: float | None, copy_left: float | None) -> str | None:
-        """Return a warning about a short oplog; None if there is no reason for it.
+        """Return why the oplog is too short, as the end of a warning; None if there is no reason to warn.
 
-        While events are spooled, only lost entries are a reason.
+        `left` is the time until the oplog drops entries that the sync needs, and `copy_left` the remaining time of the
+        copy, both in seconds; None if unknown. While events are spooled, only lost entries are a reason.
         """
         warned = WarningKind.OPLOG_SHORT in self._context.progress.snapshot.warnings
         if oplog_window.is_lost(oplog, self._saved()):

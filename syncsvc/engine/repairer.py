@@ -154,8 +154,8 @@ class Repairer:
             _log.warning(
                 "Collections are not repaired, because users replaced them on the destination with others of the same "
                 "name. While they differ from the source, no verification succeeds: save their data if needed, drop "
-                "them on the destination, and send POST /api/v1/repair; during a commit, wait: the request is possible "
-                "if the commit fails.",
+                "them on the destination, and send POST /api/v1/repair (during a commit, only after the commit "
+                "has failed).",
                 extra={"namespaces": sorted(map(str, foreign))},
             )
         for found in (

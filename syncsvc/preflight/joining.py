@@ -87,8 +87,8 @@ def join_violations(
     for each in others:
         if not each.is_between(found.source, found.destination):
             yield errors.METADATA_LEFT_OVER, (
-                f"The database {found.database} holds the metadata of the instance {each.instance}, which was started "
-                f"{_between(*each.identities)}. This start is {here}."
+                f"The database {found.database} holds the metadata of the instance {each.instance}, which syncs "
+                f"{_between(*each.identities)}. The requested sync is {here}."
             )
         if each.state not in (State.RUNNING, State.PAUSED):
             yield errors.METADATA_LEFT_OVER, (

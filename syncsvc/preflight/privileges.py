@@ -120,7 +120,7 @@ FENCING = Need(
     on_config=(("chunks", ("find",)),),
 )
 READING_CHUNKS = Need(
-    "read the shards of chunks", "clusterMonitor", on_config=(("chunks", ("find",)),)
+    "read which shard holds each chunk", "clusterMonitor", on_config=(("chunks", ("find",)),)
 )
 REFINING = Need("refine shard keys", "clusterManager", (), ("refineCollectionShardKey",))
 
@@ -210,7 +210,7 @@ def privilege_violations(
         purposes = {each.purpose for each in plain}
         for need in needs(options, time_series, facts.is_sharded):
             if missing := need.lacking(facts):
-                reason = "" if need.purpose in purposes else ", because reversible is true"
+                reason = "" if need.purpose in purposes else " (needed because reversible is true)"
                 yield _violation(need, missing, side + reason, name)
         if facts.topology is Topology.REPLICA_SET and facts.identity is None:
             yield _violation(IDENTIFYING, IDENTIFYING.on_cluster, side, name)

@@ -197,7 +197,7 @@ class _Amounts(Strict):
     )
     notes = always(
         fields.List,
-        "The data that the verification does not compare, with the reasons, as sentences.",
+        "Notes about the result, as sentences, such as which data the verification does not compare, and why.",
         fields.String(),
     )
 

@@ -56,8 +56,8 @@ class Admission:
                     raise
                 raise final(
                     record,
-                    f"The sync failed with {failure.name}, and the source no longer returns the changes that it needs. "
-                    f"{error.description}",
+                    f"The sync failed with {failure.name}, and the source no longer returns the changes that the "
+                    f"sync needs. {error.description}",
                 ) from error
 
     def refuse_reset(self) -> None:

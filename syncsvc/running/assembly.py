@@ -68,9 +68,9 @@ class Assembly:
         engines. If this instance is the coordinator and has no saved start position, also delete the saved state of an
         earlier run. Raises OperationError and the driver's errors.
         """
-        # Save the epoch before using it, so that no other engine of the run has this epoch. What an earlier engine has
-        # found out about the lag is outdated; the other instances would show it as canCommit until the new engine
-        # applies events, which may take minutes.
+        # Save the epoch before using it, so that no other engine of the run has this epoch. The saved `caught_up` of an
+        # earlier engine is outdated: until the new engine applies events, which may take minutes, other instances would
+        # show canCommit as true.
         self._store.update(epoch=self._store.record.epoch + 1, caught_up=False)
         return self._context(stop)
 

@@ -193,8 +193,8 @@ def to_convert(
 ) -> Iterator[CollectionRecord]:
     """Yield `records` like `under_current_names`, to convert and build the indexes of their collections.
 
-    Records of replaced time series are left out: only users can have created these, and a TTL index would delete their
-    measurements.
+    Records of replaced time series are left out: users may have created the new time series, and a TTL index would
+    delete its measurements.
     """
     for each in under_current_names(records, uuids):
         if each.definition.kind is not Kind.TIME_SERIES or not is_replaced(each, uuids):

@@ -86,7 +86,7 @@ def test_users_rename_collections_before_the_end_of_the_commit(
 def test_an_aggregation_replaces_a_collection_before_the_end_of_the_commit(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """Replace a collection with `$out`, which keeps the indexes: the commit must restore those of the new one."""
+    """Replace a collection with `$out`, which keeps the indexes: the commit must restore them in the new one, too."""
     _fill(pair.source.client.d, "c", "other")
     d = pair.destination.client.d
     daemon.start()

@@ -277,7 +277,7 @@ def test_a_resume_needs_the_oplog_only_after_an_intact_spool(pair: Pair, daemon:
         daemon.run()
         assert daemon.progress()["error"] == error
         if error == "EventSpoolDamaged":
-            assert_final(daemon, "no longer returns the changes that it needs")
+            assert_final(daemon, "no longer returns the changes that the sync needs")
             daemon.kill()
     daemon.resume()
     daemon.commit()
@@ -364,7 +364,7 @@ def test_a_full_spool_warns_and_then_fails(pair: Pair, tmp_path: Path) -> None:
         progress = daemon.wait_for_state("FAILED")
         assert progress["error"] == "EventSpoolFull"
         assert "--eventSpoolMB" in progress["errorDescription"]
-        assert_final(daemon, "no longer returns the changes that it needs")
+        assert_final(daemon, "no longer returns the changes that the sync needs")
 
 
 @pytest.mark.full
@@ -407,7 +407,7 @@ def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Pat
         note(source)
         roll_over(source)
         assert daemon.wait_for_state("FAILED")["error"] == "EventSpoolFull"
-        assert_final(daemon, "no longer returns the changes that it needs")
+        assert_final(daemon, "no longer returns the changes that the sync needs")
 
 
 def epoch(destination: writes.AnyClient) -> int:

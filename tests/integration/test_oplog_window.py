@@ -167,7 +167,7 @@ def test_entries_lost_during_a_pause_fail_the_sync(pair: Pair, daemon: Daemon) -
     assert progress["estimatedOplogTimeRemaining"] == "less than 15 minutes"
     roll_over(pair.source.client)
     assert_lost(daemon.wait_for_state("FAILED"))
-    assert_final(daemon, "no longer returns the changes that it needs")
+    assert_final(daemon, "no longer returns the changes that the sync needs")
 
 
 def test_a_resume_ends_the_oplog_watch_of_a_pause(pair: Pair, daemon: Daemon) -> None:
@@ -203,7 +203,7 @@ def test_entries_lost_while_events_wait_fail_the_sync(pair: Pair, daemon: Daemon
     assert progress["info"] == "change event application"
     assert_final(
         daemon,
-        "no longer returns the changes that it needs",
+        "no longer returns the changes that the sync needs",
         "nor does the oplog of any other member",
     )
 

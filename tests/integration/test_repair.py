@@ -260,7 +260,7 @@ def test_a_running_sync_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> Non
 
 
 def test_an_index_that_a_user_has_hidden_becomes_visible(pair: Pair, daemon: Daemon) -> None:
-    """The server answers a createIndexes of a hidden index that the index exists, and leaves it hidden."""
+    """For a hidden index, the server answers createIndexes that the index exists, and leaves it hidden."""
     writes.fill(pair.source.client)
     pair.source.client.d.c.create_index("n", name="n")
     daemon.start(verification=AUTO)

@@ -23,8 +23,8 @@ from verifier.runtime import waits
 
 _BUILDING = (
     "An index build takes long on a large collection, and so does making an index unique; db.currentOp() shows the "
-    "operation, and the progress of a build. Both need a majority of the voting members of the replica set (on a "
-    "sharded cluster, of each shard)."
+    "operation, and the progress of a build. Index builds and this change need a majority of the voting "
+    "members of the replica set (on a sharded cluster, of each shard)."
 )
 # Reads wait for the majority, too, if no majority has yet replicated the time from which they must read.
 _ANSWERING = (

@@ -33,8 +33,8 @@ SERVER_FEATURE_MISSING = ErrorKind(
     "ServerFeatureMissing",
     409,
     "A server does not have a feature that this program needs.",
-    "Use MongoDB servers of a supported version, and raise their featureCompatibilityVersion if it is older than the "
-    "servers. Other servers that speak the MongoDB protocol are not supported. docs/reference/servers lists the "
+    "Use MongoDB servers of a supported version, and raise their featureCompatibilityVersion if it is lower than "
+    "their version. Other servers that speak the MongoDB protocol are not supported. docs/reference/servers lists the "
     "required features and their use.",
 )
 

@@ -52,7 +52,7 @@ def compare_definitions(
 ) -> list[DefinitionMismatch]:
     """Return every difference between the expected and the actual definitions.
 
-    The descriptions call the actual definitions those on the destination.
+    The descriptions mark an actual value with "on the destination", and an expected one with "expected".
     """
     wanted = {spec.namespace: spec for spec in expected}
     found = {spec.namespace: spec for spec in actual}

@@ -51,8 +51,8 @@ def differences(
 ) -> tuple[FieldDifference, ...]:
     """Return up to twenty places where two documents differ; empty if and only if they are equal in this mode.
 
-    A different order of fields is reported with the path of the document that contains the fields. `wanted` follows the
-    values of the first document in the texts.
+    A different order of fields is reported with the path of the document that contains the fields. `wanted` is the
+    phrase that the texts append to a value of the first document.
     """
     if mode is Mode.IGNORE_FIELD_ORDER:
         source, destination = _in_order_of_names(source), _in_order_of_names(destination)

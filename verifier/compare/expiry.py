@@ -55,7 +55,7 @@ def note_on_clocks(source: datetime, destination: datetime) -> str | None:
             "commit, a sync prevents such deletions)"
         )
     else:
-        direction, effect = "behind", ", so the difference does not change the result"
+        direction, effect = "behind", ", so this does not affect the result"
     return (
         f"The clock of the destination is more than {_MOST_APART.seconds} seconds {direction} the clock of the source. "
         f"The check used the source's clock to decide which documents have expired{effect}. Synchronize the clocks "

@@ -25,8 +25,9 @@ INVALID_TOKEN = ErrorKind(
     "InvalidToken",
     401,
     "The request has no token, or a token that is not in the token file.",
-    "Nothing was done. Send the header `Authorization: Bearer TOKEN` with a token of the file in the process's option "
-    "--tokenFile. If that file was changed, send SIGHUP to the process: only then does it read the file again.",
+    "Nothing was done. Send the header `Authorization: Bearer TOKEN` with a token from the file that the option "
+    "--tokenFile of the process names. If that file was changed, send SIGHUP to the process: only then does it read "
+    "the file again.",
 )
 ROLE_NOT_ALLOWED = ErrorKind(
     "RoleNotAllowed",

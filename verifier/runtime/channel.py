@@ -33,8 +33,8 @@ def error_body(name: str, description: str) -> dict[str, Any]:
 class _Refusal(ErrorTask):
     """An answer that waitress gives in place of the app.
 
-    It is given to a request that waitress cannot parse or that is too large, and so never passes to the app, and after
-    an unhandled exception of the app.
+    waitress itself answers a request that is too large or cannot be parsed, which never reaches the app, and a request
+    for which the app raised an unhandled exception.
     """
 
     def execute(self) -> None:

@@ -147,7 +147,7 @@ def _reload(files: Iterable[Reloadable]) -> None:
         try:
             each.reload()
             _log.info(
-                "Read a file with tokens, a certificate, a connection string or a secret again.",
+                "Reloaded a file with tokens, a certificate, a connection string or a secret.",
                 extra={"file": each.name},
             )
         except OperationError as error:

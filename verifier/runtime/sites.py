@@ -97,7 +97,7 @@ def _refuse_foreign_page(host: str) -> None:
     if origin is not None and not _is_same_origin(origin, host):
         raise OperationError(
             ORIGIN_NOT_ALLOWED,
-            f"The header Origin of the command is {origin!r}, which does not fit its header Host, {host!r}.",
+            f"The header Origin of the command is {origin!r}, which does not match the header Host, {host!r}.",
         )
     site = request.headers.get("Sec-Fetch-Site", "").lower()
     if site in _FOREIGN_SITES:

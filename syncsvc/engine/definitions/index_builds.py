@@ -166,8 +166,9 @@ def warn_of_withheld(context: RunContext) -> None:
         f"The indexes of {', '.join(names)} are withheld from the destination for now, because a document or an index "
         "was refused. This is normal if the documents and the index definitions were read at different times. These "
         "indexes are built when all changes from the time of the copy are applied or, if that is not possible, during "
-        "the commit, which then takes longer. The log names the reason for each collection: only if the reason is a "
-        "limit or a fault of the destination, remove it before the commit, which fails otherwise.",
+        "the commit, which then takes longer. The log names the reason for each collection. If it is a limit or a "
+        "fault of the destination, remove this before the commit; otherwise the commit fails. For any other reason, do "
+        "nothing.",
     )
 
 

@@ -165,9 +165,11 @@ class _Source:
         keys: Sequence[bytes],
         pages: Iterable[list[bytes]],
     ) -> Iterator[list[bytes]]:
-        """Yield the given pages, which are read from a sharded source, unchanged.
+        """Yield the given pages unchanged, but look up each document that is not the first one with one of `keys`.
 
-        Raises OperationError DuplicateIds if several documents of the source have the same `_id`.
+        `pages` hold the documents that a read of `keys` has returned from a sharded source. Raises OperationError
+        DuplicateIds, before the page is yielded, if the source holds several documents with the `_id` of a document
+        that was looked up.
         """
         duplicates = Duplicates(self._context, record, self._stop)
         expected = set(map(canonical_id, keys))

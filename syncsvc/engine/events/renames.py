@@ -324,9 +324,10 @@ class Renames:
         """Remove the collection that has the name of `wanted` on the destination, if `wanted` is a new time series.
 
         Servers cannot rename time-series collections, so `wanted` must not get a temporary name. The source no longer
-        has the other collection under this name: for example, users have dropped it, and a process that was killed
-        while it copied this collection had not read the drop event yet. If users have renamed it, the event of the
-        rename copies it; if the filter excludes its new name, it is dropped without the error RenamedOutOfFilter.
+        has the other collection under this name. For example, users dropped that collection, and the process was killed
+        while it copied that collection, before it read the drop event. If users renamed that collection, the event of
+        the rename copies it again; if the filter excludes the new name, it is dropped without the error
+        RenamedOutOfFilter.
         """
         holder = self._registry.at(wanted.namespace)
         if wanted.kind is Kind.TIME_SERIES and holder is not None:

@@ -111,8 +111,8 @@ class RepairWork:
         _log.warning(
             "Documents were not repaired, because their collections were renamed or dropped, or because users replaced "
             "the collections on the destination. The verification reports the documents that still differ, under the "
-            "current names of their collections. If it reports any, send POST /api/v1/repair; during a commit, wait: "
-            "the request is possible if the commit fails.",
+            "current names of their collections. If it reports any, send POST /api/v1/repair (during a commit, only "
+            "after the commit has failed).",
             extra={"namespaces": some_of(namespaces)},
         )
 
@@ -139,8 +139,8 @@ class RepairWork:
                 self._context.repairs.remove(number, differences)
                 _log.warning(
                     "A definition could not be repaired; the reason is in the field `error`. The verification "
-                    "reports the difference again: remove the cause, and send POST /api/v1/repair; during a commit, "
-                    "wait: the request is possible if the commit fails.",
+                    "reports the difference again: remove the cause, and send POST /api/v1/repair (during a "
+                    "commit, only after the commit has failed).",
                     extra={"error": error.description},
                 )
         if others:

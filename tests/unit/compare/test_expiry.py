@@ -104,7 +104,7 @@ def test_whether_anything_expires() -> None:
     "ahead, told, effect",
     [
         (6, "ahead of", "may be reported as missing"),
-        (-3600, "behind", "does not change the result"),
+        (-3600, "behind", "does not affect the result"),
     ],
 )
 def test_clocks_that_differ_are_noted(ahead: int, told: str, effect: str) -> None:

@@ -49,7 +49,7 @@ def _coordinator(progress: Progress, record: RunRecord) -> Coordinator:
         ),
         ({"unchanged": False}, None, "changed definitions on the source has not ended yet."),
         ({"unchanged": False}, CHANGED, None),
-        ({"adopts": True}, None, "A collection that became part of the sync"),
+        ({"adopts": True}, None, "A collection that joined the sync"),
         ({"adopts": True, "resharded": {bytes(16)}}, None, "Collections that were resharded"),
         ({"adopts": True, "listing": LISTING}, None, "not applied to the destination yet: d.c."),
     ],

@@ -267,7 +267,7 @@ SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
             facts(),
             [
                 to_reject("inprog", "source").replace(
-                    "source;", "source, because reversible is true;"
+                    "source;", "source (needed because reversible is true);"
                 )
             ],
         ),
@@ -277,7 +277,7 @@ SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
             without_chunks(sharded(*READER, SHARDED_READER)),
             facts(),
             [
-                "missing privileges ([find on config.chunks]) to read the shards of chunks on the source; "
+                "missing privileges ([find on config.chunks]) to read which shard holds each chunk on the source; "
                 "the built-in role clusterMonitor has them. Grant it to the user of cluster0."
             ],
         ),

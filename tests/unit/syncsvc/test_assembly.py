@@ -80,7 +80,7 @@ def test_a_reset_does_not_warn_of_new_versions(
 
 
 def test_a_new_engine_has_not_caught_up_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other instances show the saved `caught_up` as canCommit: that of the engine before a pause must not count."""
+    """Other instances show the saved `caught_up` as canCommit: the value from before a pause must not count."""
     monkeypatch.setattr(Assembly, "_context", Mock())
     record = run_record(instances=("coordinator", "b"), epoch=3, caught_up=True)
     store = Mock(record=record)

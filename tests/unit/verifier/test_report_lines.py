@@ -57,9 +57,9 @@ def test_the_full_report_of_a_failed_check() -> None:
     keys = [7, "007", Int64(7), {"a": 1.0}]
     lines = report(FAILED, [*map(document_mismatch, keys)], [DEFINITION_MISMATCH])
     verdict = (
-        "FAILED: the clusters differ. Do not switch to the destination. "
-        "If a sync is running that is not COMMITTED yet, first commit it. Otherwise, fix the cause of the reported "
-        "mismatches. Then check again."
+        "FAILED: the clusters differ. Do not switch to the destination yet. If a sync is running that is not COMMITTED "
+        "yet, some differences are normal: check again when it is COMMITTED. Otherwise, fix the cause of the "
+        "mismatches, and check again."
     )
     assert lines == [
         verdict,
