@@ -100,10 +100,11 @@ def sentence_after_preflight(tool: Tool, start: str) -> str:
 
 
 def to_others(tool: Tool, which: str = "every other instance, too") -> str:
-    """Return the beginning of a next step: to send the command that was just sent to the other instances, too.
+    """Return the beginning of a next step, which asks the operator to send the last command to other instances as well.
 
-    The caller appends the rest of the step. `which` describes these instances, for example "every other instance that
-    is FAILED". Return "" if the sync has only one instance, if the daemon does not answer, and with --json.
+    The text ends with "; then ", and the caller appends the rest of the step. `which` names these instances, for
+    example "every other instance that is FAILED". Return "" if the sync has only one instance, if the daemon does not
+    answer, and with --json.
     """
     overview = _overview(tool)
     if overview is None or not overview.get("instances"):

@@ -119,7 +119,11 @@ class _Watch:
         self._problem: str | None = None
 
     def run(self) -> None:
-        """Watch until the sync fails, is reversed or is reset. Once the watch is over, only show its findings."""
+        """Watch until enough writes are found or a day has passed; then only keep the warnings about them up to date.
+
+        Return when the sync has failed, is reversed or is reset. Raises `Cancelled` when stopped, or if another process
+        has taken the sync over.
+        """
         while _is_watched(self._context.run.record):
             # Another thread may end the warnings late, after a resume: show them again.
             self._show()

@@ -100,7 +100,7 @@ class SyncSubject:
     def is_settled(self, read_until: Timestamp) -> bool:
         snapshot = self.context.progress.snapshot
         if snapshot.adopted_until is not None and read_until < snapshot.adopted_until:
-            # A collection was copied that became part of the sync after its start, and the check has not read all
+            # A collection that joined the sync after the start was copied, and the check has not read all
             # change events of that copy yet. After it has compared the whole collection, these events would make it
             # compare the documents one by one.
             return False
@@ -125,7 +125,7 @@ def is_settled(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
     """Return whether to compare changed documents now: if all instances run, and lag by at most `MOST_LAG` seconds.
 
     Otherwise, many documents would differ only because their changes are not applied yet. For the same reason, return
-    False while a collection is copied that became part of the sync after its start, and once the commit time is saved:
+    False while a collection that joined the sync after the start is being copied, and once the commit time is saved:
     changed documents are then compared when all changes up to that time are applied. `record` is the run record of
     the coordinator; the other instances must not lag by more than `MOST_LAG` seconds behind its saved position.
     """

@@ -156,7 +156,7 @@ class ProgressSnapshot:
     lag_until: float = inf
     # The lags of the last minutes, oldest first.
     lags: tuple[Lag, ...] = ()
-    # Whether a collection that became part of the sync after its start is being copied.
+    # Whether a collection that joined the sync after the start is being copied.
     adopts_collection: bool = False
     # The cluster time of the destination at the end of the last such copy.
     adopted_until: Timestamp | None = None

@@ -106,8 +106,9 @@ class SharedCatalog(Catalog):
             # the destination, such a rename would create a collection with another UUID.
             raise OperationError(
                 DEFINITION_NOT_APPLICABLE,
-                f"{namespace} cannot be renamed to {to}, which is in another database: a sync that was started with "
-                "preExistingDestinationData does not support this.",
+                f"On the destination, {namespace} would have to be renamed to {to}, which is in another database: a "
+                "sync that was started with preExistingDestinationData cannot do this. A resume fails again: reset the "
+                "sync (POST /api/v1/reset) and start it again.",
             )
         record = self._registry.at(namespace)
         assert record is not None
