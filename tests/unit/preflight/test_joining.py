@@ -171,7 +171,10 @@ def test_a_run_between_other_clusters_is_not_joined() -> None:
     found = sharded(replace(of("a"), identities=("source", "elsewhere")))
     ((kind, text),) = join_violations(options(), ("a", "b"), found, found.runs)
     assert kind.name == "MetadataLeftOver"
-    assert "from a cluster with the ID source to a cluster with the ID elsewhere. The requested" in text
+    assert (
+        "from a cluster with the ID source to a cluster with the ID elsewhere. The requested"
+        in text
+    )
     assert text.endswith("from a cluster with the ID source to a cluster with the ID destination.")
 
 
