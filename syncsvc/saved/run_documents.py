@@ -16,8 +16,7 @@ from syncsvc.saved.late_findings import StoredLateFindings
 from syncsvc.saved.run import Failure, PhaseBegin, RunRecord
 from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
 from syncsvc.state import Phase, State
-from verifier.cluster.connect import replacing_connections
-from verifier.cluster.newest import read_newest
+from verifier.cluster.newest import read_newest, session_after
 from verifier.runtime.errors import OperationError
 from verifier.runtime.formats import Formats
 
@@ -195,8 +194,5 @@ def load_runs(
     """
     query = {"_id": {"$in": instances}} if instances else {}
     projection = None if with_journals else {"journal": False}
-    session = metadata.client.start_session(causal_consistency=True)
-    with session, replacing_connections(metadata.client):
-        if since is not None:
-            session.advance_operation_time(since)
+    with session_after(metadata.client, since) as session:
         return [run_from(each) for each in metadata[RUNS].find(query, projection, session=session)]

@@ -6,13 +6,15 @@ member has replaced it as primary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from bson.timestamp import Timestamp
+from pymongo.client_session import ClientSession
 from pymongo.read_concern import ReadConcern
 
-from verifier.cluster.connect import Client
+from verifier.cluster.connect import Client, replacing_connections
 from verifier.cluster.note import reply_time
 from verifier.cluster.rawcursor import RawCursor
 
@@ -41,6 +43,16 @@ def newest_time(run: Callable[[dict[str, Any]], dict[str, Any]], collection: str
     the errors of `run`, and NotPrimaryError if a newly elected primary does not know the cluster time yet.
     """
     return reply_time(run({"update": collection, "updates": [_NO_CHANGE]}))
+
+
+@contextmanager
+def session_after(client: Client, time: Timestamp | None) -> Iterator[ClientSession]:
+    """Yield a session whose reads see all writes up to the cluster time `time`; with None, they may be outdated."""
+    session = client.start_session(causal_consistency=True)
+    with session, replacing_connections(client):
+        if time is not None:
+            session.advance_operation_time(time)
+        yield session
 
 
 def read_after(

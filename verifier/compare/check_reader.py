@@ -14,9 +14,9 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import PyMongoError
 
 from verifier.cluster import failures
-from verifier.cluster.connect import Client, replacing_connections
+from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.newest import read_newest
+from verifier.cluster.newest import read_newest, session_after
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.compare.check_progress import LASTING, MismatchCounts
@@ -218,10 +218,7 @@ class CheckReader:
         """
 
         def ask() -> T:
-            session = self._client.start_session(causal_consistency=True)
-            with session, replacing_connections(self._client):
-                if self._saved_until is not None:
-                    session.advance_operation_time(self._saved_until)
+            with session_after(self._client, self._saved_until) as session:
                 return call(session)
 
         if self._patience is None:
