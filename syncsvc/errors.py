@@ -68,9 +68,8 @@ FAILURE_IS_FINAL = ErrorKind(
     409,
     "The sync failed permanently, so it cannot be resumed.",
     "Nothing was changed. If this message names something to check, check that first. If nothing helps, and the sync "
-    "was never committed, reset it (POST /api/v1/reset) and start it again. If it was "
-    f"reversed, it cannot be reset: {_NEW_SYNC} errorDescription in GET /api/v1/progress says how to avoid this "
-    "failure.",
+    "was never committed, reset it (POST /api/v1/reset) and start it again. If it was reversed, it cannot be reset: "
+    f"{_NEW_SYNC} errorDescription in GET /api/v1/progress says how to avoid this failure.",
 )
 CANNOT_REPAIR = ErrorKind(
     "CannotRepair",

@@ -300,8 +300,8 @@ class Coordinator(Phases):
         lag = snapshot.lag_seconds
         if not application.passed.is_past(copy_end) or lag is None or lag > MOST_LAG:
             return False
-        # The lag does not show yet that the destination builds withheld indexes, or that a collection that
-        # joined the sync after the start is being copied. Both may take hours.
+        # The lag does not show yet that the destination builds withheld indexes, or that a collection that joined the
+        # sync after the start is being copied. Both may take hours.
         if not application.has_tried_withheld or snapshot.adopts_collection:
             return False
         # Use the records that `Instances.watch` has read: this method may run many times a second for weeks.
